@@ -1,0 +1,58 @@
+"""Where the program's files live."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+APP = "mblt-desktop"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The folders of one user; nothing is created until it is written to."""
+
+    data: Path
+    config: Path
+    cache: Path
+
+    @property
+    def settings_file(self) -> Path:
+        """Preferences as JSON."""
+        return self.config / "settings.json"
+
+    @property
+    def database(self) -> Path:
+        """Conversations, transcripts, images and the index of recordings."""
+        return self.data / "library.db"
+
+    @property
+    def media(self) -> Path:
+        """Pictures and microphone takes that belong to saved work."""
+        return self.data / "media"
+
+    @property
+    def recordings(self) -> Path:
+        """Perfetto recordings."""
+        return self.data / "recordings"
+
+    @property
+    def crash_log(self) -> Path:
+        """What faulthandler wrote if the last run ended in a crash."""
+        return self.cache / "crash.log"
+
+
+def default_paths() -> Paths:
+    """The user's folders; MBLT_DESKTOP_HOME puts all of them under one folder."""
+    home = os.environ.get("MBLT_DESKTOP_HOME")
+    if home:
+        root = Path(home).expanduser()
+        return Paths(root / "data", root / "config", root / "cache")
+    return Paths(
+        Path(platformdirs.user_data_dir(APP)),
+        Path(platformdirs.user_config_dir(APP)),
+        Path(platformdirs.user_cache_dir(APP)),
+    )

@@ -1,0 +1,1 @@
+"""Preferences: their declarations' store and their pane."""

@@ -1,0 +1,1 @@
+"""Icons, samples and translations shipped with the program."""

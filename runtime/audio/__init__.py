@@ -1,0 +1,1 @@
+"""Decoding, resampling, capture, voice activity and subtitles."""

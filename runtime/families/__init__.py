@@ -1,0 +1,1 @@
+"""One adapter per model family, between the engine and transformers-mblt."""

@@ -1,0 +1,1 @@
+"""Speech recognition: the engines and the service of the speech lane."""

@@ -1,0 +1,1 @@
+"""Recording host spans and device events, and turning them into Perfetto traces."""
