@@ -64,9 +64,7 @@ class MbltError(Exception):
 
     code: ClassVar[str] = "error"
 
-    def __init__(
-        self, summary: str, *, remedy: str = "", unharmed: str = "", detail: str = ""
-    ) -> None:
+    def __init__(self, summary: str, *, remedy: str = "", unharmed: str = "", detail: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy

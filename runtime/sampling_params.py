@@ -10,7 +10,7 @@ ValueSource = Literal["you", "conversation", "model", "default"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """Values set by the user or the conversation; None leaves the choice to the model, then to the default."""
+    """Values set by the user or the conversation; None leaves it to the model, then the default."""
 
     temperature: float | None = None
     top_k: int | None = None
