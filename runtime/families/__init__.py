@@ -1,1 +1,67 @@
 """One adapter per model family, between the engine and transformers-mblt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from runtime.config import DeviceChoice
+from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
+from runtime.families.base import FamilyModel, Progress
+from runtime.layout import LayoutRequest
+
+_TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
+_IMAGE_TEXT = ("qwen2_vl",)
+
+
+def family_of(folder: Path) -> str:
+    """The family named by the folder's config.json, e.g. "llama" for `mobilint-llama`.
+
+    Raises ModelNotFoundError, ModelIncompleteError or ModelDamagedError.
+    """
+    config = read_config(folder)
+    return str(config.get("model_type", "")).removeprefix("mobilint-")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The model folder's config.json."""
+    if not folder.is_dir():
+        raise ModelNotFoundError(
+            f"There is no model folder {folder}.",
+            remedy="Fetch the model in the Models pane, or check the path.",
+        )
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelIncompleteError(
+            f"The model folder {folder} has no config.json.",
+            remedy="Fetch the model again, or choose the folder that holds config.json and the .mxq files.",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelDamagedError(
+            f"{path} cannot be read.", remedy="Fetch the model again.", detail=str(error)
+        ) from error
+    if not isinstance(config, dict):
+        raise ModelDamagedError(f"{path} does not describe a model.", remedy="Fetch the model again.")
+    return config
+
+
+def load_model(
+    model_id: str, folder: Path, layout: LayoutRequest, device: DeviceChoice, progress: Progress
+) -> FamilyModel:
+    """Load the artifact in `folder` with the adapter of its family; heavy imports happen here."""
+    family = family_of(folder)
+    if family in _TEXT:
+        from runtime.families.causal_lm import load_causal_lm
+
+        return load_causal_lm(model_id, folder, family, layout, device, progress)
+    if family in _IMAGE_TEXT:
+        from runtime.families.image_text import load_image_text
+
+        return load_image_text(model_id, folder, family, layout, device, progress)
+    raise ModelUnsupportedError(
+        f"{folder.name} is a {family or 'nameless'} model, which cannot chat here.",
+        remedy=f"Choose a model of one of these families: {', '.join(_TEXT + _IMAGE_TEXT)}.",
+    )

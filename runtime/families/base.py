@@ -1,0 +1,93 @@
+"""What the engine needs of a loaded model, whatever its family.
+
+The engine counts in tokens and positions; an adapter knows embeddings, pictures and the vendor's classes. All of
+it runs in the thread that loaded the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runtime.messages import ModelInfo, Turn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Logits = NDArray[np.float32]
+
+Progress = Callable[[str, float | None], None]
+"""Called with a stage in words and a fraction in 0..1, or None while it cannot be told."""
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A tokenised conversation."""
+
+    token_ids: list[int]
+    identity: Sequence[Hashable]
+    """One item a position: what a cached position must equal to be reused. Token ids, but for positions
+    that stand for something else, such as a picture's, where it is the token and the picture's hash."""
+    inputs: dict[str, Any] = field(default_factory=dict)
+    """What the family's model wants beside the ids (pixel values, grid sizes, …)."""
+
+
+class KvCache(Protocol):
+    """One conversation's KV cache: the part of the vendor's `MobilintCache` that the engine touches."""
+
+    def get_seq_length(self, index: int = 0) -> int:
+        """Positions held."""
+
+    def set_seq_length(self, sequence_lengths: int, index: int = 0) -> None:
+        """Keep only the first positions."""
+
+    def discard(self) -> None:
+        """Free the slot without saving it."""
+
+    @property
+    def host_nbytes(self) -> int:
+        """Bytes of KV kept in host memory while another conversation has the slot."""
+
+
+class TokenStream(Protocol):
+    """Turns token ids into text as they come; never yields half a character."""
+
+    def push(self, token_id: int) -> str:
+        """The text this token completes; empty while more bytes can come."""
+
+    def finish(self) -> str:
+        """What is left when no more tokens come."""
+
+
+class FamilyModel(Protocol):
+    """A loaded model of one family."""
+
+    info: ModelInfo
+    vocab_size: int
+    eos_ids: frozenset[int]
+
+    def render(self, turns: Sequence[Turn]) -> str:
+        """The conversation as the model's chat template writes it, with the answer's opening."""
+
+    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+        """The rendered conversation as tokens, with the pictures its turns name."""
+
+    def new_cache(self) -> KvCache:
+        """An empty cache for one conversation."""
+
+    def reusable_prefix(self, prompt: Prompt, length: int) -> int:
+        """The longest prefix of at most `length` positions that a continued prefill may start after."""
+
+    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
+        """Compute positions `start..end` of the prompt; returns the logits after the last, shape (vocab,)."""
+
+    def decode(self, token_id: int, cache: KvCache) -> Logits:
+        """Compute one more position; returns the logits after it, shape (vocab,)."""
+
+    def token_stream(self) -> TokenStream:
+        """A new incremental detokeniser."""
+
+    def dispose(self) -> None:
+        """Give the device memory back; caches of this model are lost."""
