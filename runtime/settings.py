@@ -1,0 +1,276 @@
+"""Every typed setting, declared once. The settings file, the settings pane and the options of the command
+line are made from this table; there is no second list.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import cast
+
+from runtime.config import DeviceChoice
+from runtime.layout import CoreMode, LayoutRequest
+from runtime.sampling_params import SamplingRequest
+from runtime.setting_types import Choice, Setting, SettingValue, TakesEffect
+
+_MODEL = "the model's own"
+_NEXT_LOAD: TakesEffect = "when the model is loaded next"
+_NEXT_ANSWER: TakesEffect = "with the next answer"
+
+_SAMPLING = (
+    Setting(
+        "sampling.temperature", "number", None, "Temperature",
+        "How freely words are chosen. 0 always takes the likeliest one (greedy); the other values then only "
+        "matter through the penalties.",
+        minimum=0.0, maximum=2.0, step=0.05, unset=_MODEL, fallback=1.0,
+        cli_option="--temperature", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.top_k", "integer", None, "Top-k",
+        "Choose among this many likeliest words only. 0 or -1 turns it off, 1 is greedy.",
+        minimum=-1, maximum=1000, unset=_MODEL, fallback=0,
+        cli_option="--top-k", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.top_p", "number", None, "Top-p",
+        "Choose among the likeliest words that together reach this probability. 1 turns it off.",
+        minimum=0.0, maximum=1.0, above_minimum=True, step=0.05, unset=_MODEL, fallback=1.0,
+        cli_option="--top-p", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.min_p", "number", None, "Min-p",
+        "Leave out words less likely than this share of the likeliest one. 0 turns it off.",
+        minimum=0.0, maximum=1.0, step=0.01, unset=_MODEL, fallback=0.0,
+        cli_option="--min-p", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.seed", "integer", None, "Seed",
+        "The same seed, settings and prompt give the same answer again.",
+        minimum=0, maximum=2**63 - 1, unset="random",
+        cli_option="--seed", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.max_tokens", "integer", None, "Longest answer",
+        "Stop after this many tokens.",
+        minimum=1, maximum=1_000_000, unit="tokens", unset="until the model's context is full",
+        cli_option="--max-tokens", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.stop", "items", (), "Stop at",
+        "End the answer when one of these texts appears; the text itself is left out.",
+        example="###", split=False, cli_option="--stop", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.apply_penalties", "switch", True, "Apply penalties",
+        "Off leaves out the repetition, presence and frequency penalties, the model's own included.",
+        cli_option="--penalties", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.repetition_penalty", "number", None, "Repetition penalty",
+        "Above 1 makes words that already occurred in prompt or answer less likely. 1 turns it off.",
+        minimum=0.0, maximum=2.0, above_minimum=True, step=0.05, unset=_MODEL, fallback=1.0,
+        cli_option="--repetition-penalty", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.presence_penalty", "number", None, "Presence penalty",
+        "Above 0 makes words that already occurred in the answer less likely, however often they did.",
+        minimum=-2.0, maximum=2.0, step=0.05, unset=_MODEL, fallback=0.0,
+        cli_option="--presence-penalty", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.frequency_penalty", "number", None, "Frequency penalty",
+        "Above 0 makes words less likely each time they occur in the answer.",
+        minimum=-2.0, maximum=2.0, step=0.05, unset=_MODEL, fallback=0.0,
+        cli_option="--frequency-penalty", takes_effect=_NEXT_ANSWER,
+    ),
+)  # fmt: skip
+
+_LAYOUT = (
+    Setting(
+        "layout.device", "choice", "auto", "Device",
+        "Which kind of device runs the models.",
+        choices=(
+            Choice("auto", "Automatic", "A Mobilint board when one is present, else the simulated ARIES."),
+            Choice("npu", "Mobilint board", "Only a real board; without one the program says so."),
+            Choice("simulated", "Simulated ARIES (CPU)", "The same code on this computer's processor."),
+        ),
+        cli_option="--device", takes_effect="after a restart",
+    ),
+    Setting(
+        "layout.core_mode", "choice", "auto", "Core mode",
+        "How a model uses the cores. A model can only use modes it was compiled for.",
+        choices=(
+            Choice("auto", "Automatic", "The mode the model was compiled for."),
+            Choice("single", "Single", "Each copy of the model runs on one core; choose which."),
+            Choice("multi", "Multi", "The four cores of a cluster work on several inputs at the same time."),
+            Choice("global4", "Global 4", "The four cores of a cluster work together on one input."),
+            Choice("global8", "Global 8", "All eight cores of the board work together; needs both clusters."),
+        ),
+        cli_option="--core-mode", takes_effect=_NEXT_LOAD,
+    ),
+    Setting(
+        "layout.cores", "items", (), "Cores",
+        "Cores that single mode may use, each as device:cluster:core. None named means all of them.",
+        example="0:0:0,0:0:1", cli_option="--cores", takes_effect=_NEXT_LOAD,
+    ),
+    Setting(
+        "layout.clusters", "items", (), "Clusters",
+        "Clusters that the other modes may use, each as device:cluster. None named means all of them.",
+        example="0:0,0:1", cli_option="--clusters", takes_effect=_NEXT_LOAD,
+    ),
+    Setting(
+        "layout.dev_no", "numbers", None, "Device numbers",
+        "Which boards to use when there are several.",
+        minimum=0, maximum=255, example="0,1", unset="the boards that the cores or clusters name, else 0",
+        cli_option="--dev-no", takes_effect=_NEXT_LOAD,
+    ),
+    Setting(
+        "layout.max_batch_size", "integer", None, "Parallel conversations",
+        "How many conversations the model must hold at the same time. More of them need more device memory.",
+        minimum=1, maximum=256, unset="as many as the model was compiled for",
+        cli_option="--max-batch-size", takes_effect=_NEXT_LOAD,
+    ),
+)  # fmt: skip
+
+_OTHERS = (
+    Setting(
+        "audio.device", "text", None, "Microphone",
+        "Which input is recorded.", unset="the system's default",
+    ),
+    Setting(
+        "audio.language", "text", None, "Spoken language",
+        "Saying which language is spoken saves a wrong guess on short or noisy audio.",
+        pattern="[a-z]{2,3}", example="en", unset="found out from the audio",
+    ),
+    Setting(
+        "audio.word_times", "switch", True, "Times for every word",
+        "Lets the transcript follow the playback word by word; takes a little longer.",
+    ),
+    Setting(
+        "tracing.max_seconds", "number", 600.0, "Longest recording",
+        "A recording stops by itself after this time.",
+        minimum=1.0, maximum=7200.0, step=60.0, decimals=0, unit="seconds",
+    ),
+    Setting(
+        "tracing.max_events", "integer", 2_000_000, "Most events",
+        "A recording stops by itself at this many events; a million events take about 80 MB.",
+        minimum=1000, maximum=20_000_000, step=100_000, unit="events",
+    ),
+    Setting(
+        "storage.load_last_model", "switch", True, "Load the last model at start",
+        "Have the model you used last ready when the window opens.",
+    ),
+    Setting(
+        "appearance.theme", "choice", "system", "Theme",
+        "The colours of the window.",
+        choices=(
+            Choice("system", "Like the system"),
+            Choice("light", "Light"),
+            Choice("dark", "Dark"),
+        ),
+    ),
+    Setting("state.chat_model", "text", "", "Last chat model", "", shown=False),
+    Setting("state.image_model", "text", "", "Last image model", "", shown=False),
+    Setting("state.speech_model", "text", "", "Last speech model", "", shown=False),
+    Setting("state.geometry", "text", "", "Window position", "", shown=False),
+)  # fmt: skip
+
+SETTINGS: dict[str, Setting] = {setting.key: setting for setting in (*_SAMPLING, *_LAYOUT, *_OTHERS)}
+"""All settings by key, in the order in which they are shown."""
+
+
+def on_page(page: str) -> list[Setting]:
+    """The settings of one page, e.g. "sampling", in order."""
+    return [setting for setting in SETTINGS.values() if setting.page == page]
+
+
+# -- values to requests --------------------------------------------------------------------------
+
+
+def sampling_request(get: Callable[[str], SettingValue]) -> SamplingRequest:
+    """The sampling values that `get` (by setting key) returns, for the runtime."""
+    values = {setting.key.split(".", 1)[1]: get(setting.key) for setting in on_page("sampling")}
+    return SamplingRequest(**values)  # type: ignore[arg-type]  # checked by each Setting
+
+
+def layout_request(get: Callable[[str], SettingValue]) -> LayoutRequest:
+    """The layout that `get` (by setting key) returns, for the runtime; not yet validated against a board."""
+    mode = cast("CoreMode", get("layout.core_mode"))
+    cores = cast("tuple[str, ...]", get("layout.cores"))
+    clusters = cast("tuple[str, ...]", get("layout.clusters"))
+    dev_no = cast("tuple[int, ...] | None", get("layout.dev_no"))
+    batch = cast("int | None", get("layout.max_batch_size"))
+    if dev_no is None:
+        dev_no = _devices_named(cores, 3) if mode == "single" and cores else _devices_named(clusters, 2)
+        dev_no = dev_no or _devices_named(cores, 3) or (0,)
+    return LayoutRequest(mode, cores, clusters, dev_no, batch)
+
+
+def _devices_named(items: tuple[str, ...], parts: int) -> tuple[int, ...]:
+    """The device numbers that full items ("d:c:k" or "d:c") begin with; empty when any item has none."""
+    split = [item.split(":") for item in items]
+    if not all(len(fields) == parts and fields[0].isascii() and fields[0].isdigit() for fields in split):
+        return ()
+    return tuple(sorted({int(fields[0]) for fields in split}))
+
+
+# -- command line --------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser, page: str) -> None:
+    """Add the options of one page ("sampling" or "layout"); read them with the functions below."""
+    group = parser.add_argument_group(page)
+    for setting in on_page(page):
+        if not setting.cli_option:
+            continue
+        dest = _dest(setting)
+        if setting.kind == "switch":
+            group.add_argument(
+                setting.cli_option, dest=dest, action=argparse.BooleanOptionalAction, default=None,
+                help=_escaped(setting.help),
+            )  # fmt: skip
+            continue
+        default = setting.default if setting.choices else setting.say(setting.default)
+        help_text = f"{setting.help} Takes {setting.allowed()}; default: {default}."
+        group.add_argument(
+            setting.cli_option, dest=dest, default=None, metavar=_metavar(setting), help=_escaped(help_text),
+            action="append" if setting.kind in ("items", "numbers") else "store",
+        )  # fmt: skip
+
+
+def sampling_from_args(args: argparse.Namespace) -> SamplingRequest:
+    """The sampling options given; raises SettingError naming the option, the value and what is allowed."""
+    return sampling_request(lambda key: _from_args(args, SETTINGS[key]))
+
+
+def layout_from_args(args: argparse.Namespace) -> LayoutRequest:
+    """The layout options given; raises SettingError naming the option, the value and what is allowed."""
+    return layout_request(lambda key: _from_args(args, SETTINGS[key]))
+
+
+def device_from_args(args: argparse.Namespace) -> DeviceChoice:
+    """The value of --device; raises SettingError for an unknown one."""
+    return cast("DeviceChoice", _from_args(args, SETTINGS["layout.device"]))
+
+
+def _from_args(args: argparse.Namespace, setting: Setting) -> SettingValue:
+    given = getattr(args, _dest(setting), None)
+    if given is None:
+        return setting.default
+    return setting.check(given) if isinstance(given, bool) else setting.parse(given)
+
+
+def _dest(setting: Setting) -> str:
+    return setting.key.replace(".", "_")
+
+
+def _metavar(setting: Setting) -> str:
+    if setting.choices:
+        return "|".join(choice.value for choice in setting.choices)
+    return {"integer": "N", "number": "X", "numbers": "N[,N…]", "items": "ITEM[,ITEM…]"}.get(
+        setting.kind if setting.split else "text", "TEXT"
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
