@@ -1,7 +1,7 @@
 """What the engine needs of a loaded model, whatever its family.
 
-The engine counts in tokens and positions; an adapter knows embeddings, pictures and the vendor's classes. All of
-it runs in the thread that loaded the model.
+The engine counts in tokens and positions; an adapter knows embeddings, pictures and the vendor's classes. All
+of it runs in the thread that loaded the model.
 """
 
 from __future__ import annotations

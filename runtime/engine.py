@@ -1,0 +1,302 @@
+"""The chat lane: plan a step, execute it on the model, commit what came of it.
+
+The engine owns the loaded model, its KV caches and every running request, and is called from one thread. A
+step is one call of the NPU at most (a prefill chunk or one token), so a cancel waits for one call at most.
+An error fails its request; only a fault of the device, or of loading, concerns the model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.config import DeviceChoice, RuntimeConfig
+from runtime.detokenizer import StopStrings
+from runtime.errors import (
+    BadLogitsError,
+    ContextFullError,
+    DeviceError,
+    ErrorInfo,
+    MbltError,
+    ModelNotLoadedError,
+    to_info,
+)
+from runtime.families import load_model
+from runtime.families.base import FamilyModel, Logits, Progress
+from runtime.lane import CancelMarks, Post
+from runtime.layout import LayoutRequest
+from runtime.messages import (
+    Command,
+    Failed,
+    Finished,
+    ForgetConversation,
+    Generate,
+    LoadModel,
+    ModelFailed,
+    ModelLoaded,
+    ModelLoading,
+    ModelUnloaded,
+    PrefillProgress,
+    Queued,
+    StopReason,
+    TextDelta,
+    UnloadModel,
+)
+from runtime.prefix_cache import PrefixCache
+from runtime.request import Request, Running
+from runtime.sampling import Sampler, resolve
+from runtime.scheduler import Admit, Prefill, Scheduler
+from runtime.tracing.recorder import RECORDER
+
+LoadFamily = Callable[[str, Path, LayoutRequest, DeviceChoice, Progress], FamilyModel]
+
+
+class Engine:
+    """Answers `Generate` on one loaded model."""
+
+    name = "chat"
+
+    def __init__(
+        self, config: RuntimeConfig, post: Post, marks: CancelMarks, load: LoadFamily = load_model
+    ) -> None:
+        self._config = config
+        self._load_family = load
+        self._post = post
+        self._marks = marks
+        self._scheduler = Scheduler()
+        self._model: FamilyModel | None = None
+        self._caches: PrefixCache | None = None
+        self._handlers: dict[type, Callable[..., None]] = {
+            LoadModel: self._load,
+            UnloadModel: self._unload,
+            Generate: self._enqueue,
+            ForgetConversation: self._forget,
+        }
+
+    # -- the lane's calls ---------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Name the thread for the traces; the heavy imports come with the first load."""
+        RECORDER.name_thread("Chat engine")
+
+    def handle(self, command: Command) -> None:
+        """Take one command."""
+        self._handlers[type(command)](command)
+
+    def step(self) -> bool:
+        """Plan, execute, commit; True while there is more to do."""
+        self._settle_cancelled()
+        model = self._model
+        plan = self._scheduler.plan(model.info.prefill_chunk if model else 1)
+        if plan is None:
+            return False
+        request = plan.request
+        try:
+            if isinstance(plan, Admit):
+                self._admit(request)
+            elif isinstance(plan, Prefill):
+                self._prefill(request, plan.start, plan.end)
+            else:
+                self._decode(request)
+        except Exception as error:  # noqa: BLE001 - the top of one request; it fails, the engine goes on
+            self._fail(request, to_info(error))
+            if isinstance(error, DeviceError):
+                self._lose_model(error)
+        return True
+
+    def close(self) -> None:
+        """Give the device back; what still runs ends as cancelled."""
+        for request in self._scheduler.take_out(lambda _: True):
+            self._finish(request, "cancelled")
+        self._dispose()
+
+    # -- models -------------------------------------------------------------------------------
+
+    def _load(self, command: LoadModel) -> None:
+        self._unload_current()
+
+        def progress(stage: str, fraction: float | None) -> None:
+            self._post(ModelLoading(command.model_id, stage, fraction))
+
+        try:
+            with RECORDER.span("load model", model=command.model_id):
+                self._model = self._load_family(
+                    command.model_id, Path(command.folder), command.layout, self._config.device, progress
+                )
+        except Exception as error:  # noqa: BLE001 - the top of a load; shown with its model
+            self._post(ModelFailed(command.model_id, to_info(error)))
+            return
+        self._caches = PrefixCache(self._model.new_cache)
+        self._post(ModelLoaded(self._model.info))
+
+    def _unload(self, command: UnloadModel) -> None:
+        if self._model is not None and self._model.info.model_id == command.model_id:
+            self._unload_current()
+
+    def _unload_current(self) -> None:
+        if self._model is None:
+            return
+        model_id = self._model.info.model_id
+        for request in self._scheduler.take_out(lambda _: True):
+            self._finish(request, "cancelled")
+        self._dispose()
+        self._post(ModelUnloaded(model_id))
+
+    def _lose_model(self, error: MbltError) -> None:
+        """The device failed: what is queued cannot run, and a reload is needed."""
+        assert self._model is not None
+        model_id = self._model.info.model_id
+        for request in self._scheduler.take_out(lambda _: True):
+            self._fail(request, error.info)
+        self._dispose()
+        self._post(ModelFailed(model_id, error.info))
+
+    def _dispose(self) -> None:
+        model, self._model = self._model, None
+        self._caches = None  # the KV goes with the device memory; saving it first would be waste
+        if model is not None:
+            model.dispose()
+
+    def _forget(self, command: ForgetConversation) -> None:
+        conversation_id = command.conversation_id
+        for request in self._scheduler.take_out(
+            lambda request: request.command.conversation_id == conversation_id
+        ):
+            self._finish(request, "cancelled")
+        if self._caches is not None:
+            self._caches.forget(conversation_id)
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def _enqueue(self, command: Generate) -> None:
+        request = Request.of(command)
+        RECORDER.begin_request(request.id, command.conversation_id, "chat")
+        self._scheduler.add(request)
+        self._post_positions()
+
+    def _admit(self, request: Request) -> None:
+        """Render, tokenise and find the longest reusable prefix."""
+        command, clock = request.command, request.clock
+        model, caches = self._model, self._caches
+        if model is None or caches is None or model.info.model_id != command.model_id:
+            raise ModelNotLoadedError(
+                f"The model {command.model_id} is not loaded.",
+                remedy="Load it in the Models pane, then send the message again.",
+                unharmed="The conversation is unharmed.",
+            )
+        clock.admitted = time.perf_counter_ns()
+        RECORDER.complete("queue", clock.submitted, clock.admitted, request=request.id)
+        sampling = resolve(command.sampling, model.info.sampling_defaults)
+        with RECORDER.span("template", request=request.id):
+            text = model.render(command.turns)
+        clock.rendered = time.perf_counter_ns()
+        with RECORDER.span("tokenise", request=request.id):
+            prompt = model.tokenise(text, command.turns)
+        clock.tokenised = time.perf_counter_ns()
+        total, room = len(prompt.token_ids), model.info.context_length
+        if total >= room:
+            raise ContextFullError(
+                f"This conversation is {total} tokens long; {model.info.title} holds {room}.",
+                remedy="Shorten the message, or start a new chat.",
+                unharmed="The conversation is unharmed.",
+            )
+        cache, cached = caches.take(
+            command.conversation_id, prompt.identity, lambda length: model.reusable_prefix(prompt, length)
+        )
+        budget, reason = room - total, "context"
+        if sampling.max_tokens is not None and sampling.max_tokens <= budget:
+            budget, reason = sampling.max_tokens, "length"
+        request.running = Running(
+            prompt=prompt,
+            cache=cache,
+            sampler=Sampler(sampling, model.vocab_size, prompt.token_ids),
+            stream=model.token_stream(),
+            stops=StopStrings(sampling.stop),
+            cached=cached,
+            computed=cached,
+            budget=budget,
+            budget_reason="context" if reason == "context" else "length",
+        )
+        self._post(PrefillProgress(request.id, cached, cached, total))
+
+    def _prefill(self, request: Request, start: int, end: int) -> None:
+        model, running = self._require(request)
+        assert self._caches is not None
+        with RECORDER.span("prefill chunk", request=request.id, start=start, tokens=end - start):
+            logits = model.prefill(running.prompt, running.cache, start, end)
+        running.computed = end
+        self._caches.extend(request.command.conversation_id, running.prompt.identity[start:end])
+        total = len(running.prompt.token_ids)
+        self._post(PrefillProgress(request.id, running.cached, end, total))
+        if end == total:
+            request.clock.prefilled = time.perf_counter_ns()
+            self._commit(request, logits)
+
+    def _decode(self, request: Request) -> None:
+        model, running = self._require(request)
+        assert self._caches is not None
+        token_id = request.output_ids[-1]
+        with RECORDER.span("decode step", request=request.id, token=len(request.output_ids)):
+            logits = model.decode(token_id, running.cache)
+        self._caches.extend(request.command.conversation_id, (token_id,))
+        self._commit(request, logits)
+
+    def _commit(self, request: Request, logits: Logits) -> None:
+        """Draw a token, show its text, and end the request if it was the last."""
+        model, running = self._require(request)
+        with RECORDER.span("sample", request=request.id):
+            token_id = running.sampler.draw(logits)
+        if not request.output_ids:
+            request.clock.first_token = time.perf_counter_ns()
+        request.output_ids.append(token_id)
+        if token_id in model.eos_ids:
+            self._finish(request, "end")
+            return
+        with RECORDER.span("detokenise", request=request.id):
+            text = running.stops.push(running.stream.push(token_id))
+        if text:
+            self._post(TextDelta(request.id, text))
+        if running.stops.hit is not None:
+            self._finish(request, "stop_string")
+        elif len(request.output_ids) >= running.budget:
+            self._finish(request, running.budget_reason)
+
+    def _require(self, request: Request) -> tuple[FamilyModel, Running]:
+        assert self._model is not None
+        assert request.running is not None
+        return self._model, request.running
+
+    # -- endings ------------------------------------------------------------------------------
+
+    def _settle_cancelled(self) -> None:
+        for request in self._scheduler.take_out(lambda request: self._marks.is_cancelled(request.id)):
+            self._finish(request, "cancelled")
+
+    def _finish(self, request: Request, reason: StopReason) -> None:
+        request.clock.finished = time.perf_counter_ns()
+        running = request.running
+        if running is not None and running.stops.hit is None:
+            rest = running.stops.push(running.stream.finish()) + running.stops.finish()
+            if rest:
+                self._post(TextDelta(request.id, rest))
+        device = self._model.info.device if self._model is not None else ""
+        self._post(Finished(request.id, reason, request.usage(), request.clock.timings(), device))
+        self._leave(request)
+
+    def _fail(self, request: Request, error: ErrorInfo) -> None:
+        if error.code == BadLogitsError.code and self._caches is not None:
+            # What the cache holds after bad numbers is not to be trusted.
+            self._caches.forget(request.command.conversation_id)
+        self._post(Failed(request.id, error))
+        self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        self._scheduler.release(request)
+        self._marks.clear(request.id)
+        RECORDER.end_request(request.id)
+        self._post_positions()
+
+    def _post_positions(self) -> None:
+        for request, position in self._scheduler.positions():
+            self._post(Queued(request.id, position))

@@ -1,0 +1,219 @@
+"""Text models: Llama, Qwen2, Qwen3, EXAONE and Cohere through transformers-mblt's own classes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from runtime.config import DeviceChoice
+from runtime.devices import ActiveDevice, activate, vendor_stack
+from runtime.errors import ModelIncompleteError
+from runtime.families.base import KvCache, Progress, Prompt
+from runtime.families.faults import device_faults
+from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
+from runtime.messages import ModelInfo, Turn
+
+if TYPE_CHECKING:
+    from runtime.families.base import Logits
+
+SAMPLING_KEYS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+DEFAULT_CHUNK = 128
+
+
+class DecodeStream:
+    """Incremental text through the tokenizers library: constant work a token, whole characters only."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        from tokenizers.decoders import DecodeStream as Stream
+
+        self._backend = tokenizer.backend_tokenizer
+        self._stream = Stream(skip_special_tokens=True)
+        self._pending: list[int] = []
+
+    def push(self, token_id: int) -> str:
+        """The text this token completes; empty while more bytes can come."""
+        text = self._stream.step(self._backend, token_id)
+        if text is None:
+            self._pending.append(token_id)
+            return ""
+        self._pending.clear()
+        return cast("str", text)
+
+    def finish(self) -> str:
+        """A character the model began and never finished shows as the replacement character."""
+        text = self._backend.decode(self._pending, skip_special_tokens=True) if self._pending else ""
+        self._pending.clear()
+        return cast("str", text)
+
+
+class CausalLm:
+    """A loaded text model with one conversation at a time on its slot."""
+
+    def __init__(self, model: Any, tokenizer: Any, info: ModelInfo, eos_ids: frozenset[int]) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self.info = info
+        self.vocab_size = int(model.config.vocab_size)
+        self.eos_ids = eos_ids
+
+    def render(self, turns: Sequence[Turn]) -> str:
+        """The conversation as the model's chat template writes it, with the answer's opening."""
+        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        return cast(
+            "str",
+            self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            ),
+        )
+
+    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+        """The rendered conversation as tokens."""
+        # encode_batch releases the GIL, encode does not.
+        encoding = self._tokenizer.backend_tokenizer.encode_batch([text], add_special_tokens=False)[0]
+        ids = list(encoding.ids)
+        return Prompt(token_ids=ids, identity=ids)
+
+    def new_cache(self) -> KvCache:
+        """An empty cache for one conversation on the model's first slot."""
+        return new_slot_cache(self._model)
+
+    def reusable_prefix(self, prompt: Prompt, length: int) -> int:
+        """Text continues after any position."""
+        return length
+
+    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
+        """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
+        return self._forward(prompt.token_ids[start:end], cache)
+
+    def decode(self, token_id: int, cache: KvCache) -> Logits:
+        """Compute one more position; returns the logits after it, shape (vocab,)."""
+        return self._forward([token_id], cache)
+
+    def token_stream(self) -> DecodeStream:
+        """A new incremental detokeniser."""
+        return DecodeStream(self._tokenizer)
+
+    def dispose(self) -> None:
+        """Give the device memory back; caches of this model are lost."""
+        dispose_model(self._model)
+
+    def _forward(self, ids: list[int], cache: KvCache) -> Logits:
+        import torch
+
+        with torch.inference_mode(), device_faults(self.info.title):
+            output = self._model(
+                input_ids=torch.tensor([ids]),
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+                npu_prefill_chunk_size=len(ids),
+            )
+            return cast("Logits", output.logits.reshape(-1).numpy())
+
+
+def new_slot_cache(model: Any) -> KvCache:
+    """A one-row cache of the class the model's family uses, on its first slot."""
+    backend = model.npu_backend
+    return cast(
+        "KvCache",
+        model.get_mobilint_cache_cls()(
+            backend.mxq_models,
+            per_model_batch=backend.k_per_model,
+            slots=[(0, 0)],
+            **model.get_mobilint_cache_kwargs(),
+        ),
+    )
+
+
+def dispose_model(model: Any) -> None:
+    """Dispose every submodel that can be: composite wrappers have no `dispose` of their own."""
+    for module in model.modules():
+        dispose = getattr(module, "dispose", None)
+        if callable(dispose):
+            dispose()
+
+
+def load_causal_lm(
+    model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
+) -> CausalLm:
+    """Load a text artifact; raises ModelError, LayoutError or DeviceError with the words for the user."""
+    started = time.perf_counter()
+    progress("Starting the runtime", None)
+    active = activate(device)
+    vendor_stack()
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    require_weights(folder)
+    progress("Checking the layout", 0.4)
+    kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices))
+    progress("Reading the tokenizer", 0.5)
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    progress("Loading weights onto the device", 0.6)
+    with device_faults(folder.name):
+        model = AutoModelForCausalLM.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    model.eval()
+    info = model_info(model_id, folder, family, "chat", model, active, time.perf_counter() - started)
+    return CausalLm(model, tokenizer, info, eos_ids(model, tokenizer))
+
+
+def require_weights(folder: Path) -> None:
+    """Raise ModelIncompleteError unless the folder has compiled models and host weights."""
+    for pattern, what in (("*.mxq", "compiled model (.mxq)"), ("*.safetensors", "weights (.safetensors)")):
+        if not any(folder.glob(pattern)):
+            raise ModelIncompleteError(
+                f"The model folder {folder} has no {what}.",
+                remedy="Fetch the model again, or choose the folder of a complete download.",
+                unharmed="Other models and your conversations are unharmed.",
+            )
+
+
+def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends an answer: the generation config's, the tokenizer's."""
+    found: set[int] = set()
+    for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
+        found.update(value if isinstance(value, list) else [] if value is None else [value])
+    return frozenset(found)
+
+
+def model_info(
+    model_id: str, folder: Path, family: str, kind: Any, model: Any, active: ActiveDevice, seconds: float
+) -> ModelInfo:
+    """What the UI may know of a loaded model."""
+    generation = model.generation_config
+    defaults = {
+        key: value
+        for key in SAMPLING_KEYS
+        if isinstance(value := getattr(generation, key, None), (int, float)) and not isinstance(value, bool)
+    }
+    if not getattr(generation, "do_sample", True):
+        defaults["temperature"] = 0.0
+    layout = effective_from_model(model)
+    return ModelInfo(
+        model_id=model_id,
+        title=folder.name,
+        kind=kind,
+        family=family,
+        folder=str(folder),
+        device=active.title,
+        simulated=active.simulated,
+        layout=layout,
+        context_length=context_length(model),
+        prefill_chunk=prefill_chunk(model, layout.core_mode),
+        sampling_defaults=defaults,
+        load_seconds=seconds,
+    )
+
+
+def context_length(model: Any) -> int:
+    """Positions the compiled model's KV cache holds."""
+    buffers = model.get_mxq_model().get_input_buffer_info()
+    compiled = int(buffers[0].max_cache_size)
+    return compiled or int(model.config.max_position_embeddings)
+
+
+def prefill_chunk(model: Any, core_mode: str) -> int:
+    """Prompt positions the artifact takes in one call, by the vendor's rule of resolution."""
+    chunk = model.resolve_npu_prefill_chunk_size(None)
+    return int(chunk) if chunk else DEFAULT_CHUNK

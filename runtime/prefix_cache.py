@@ -1,0 +1,98 @@
+"""Which conversation's KV holds which positions, and how much of it a new prompt can reuse. No torch.
+
+One KV cache per conversation. An entry never claims more positions than its cache holds. The least recently
+used entries are dropped beyond a count and a number of host bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from runtime.families.base import KvCache
+
+MAX_ENTRIES = 16
+MAX_HOST_BYTES = 4096 * 2**20
+
+
+@dataclass(slots=True)
+class Entry:
+    """One conversation's cache, and what each of its positions stands for."""
+
+    cache: KvCache
+    identity: list[Hashable] = field(default_factory=list)
+
+
+class PrefixCache:
+    """Entries by conversation id, the most recently used last."""
+
+    def __init__(
+        self,
+        new_cache: Callable[[], KvCache],
+        max_entries: int = MAX_ENTRIES,
+        max_host_bytes: int = MAX_HOST_BYTES,
+    ) -> None:
+        self._new_cache = new_cache
+        self._max_entries = max_entries
+        self._max_host_bytes = max_host_bytes
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+
+    def take(
+        self,
+        conversation_id: str,
+        identity: Sequence[Hashable],
+        reusable: Callable[[int], int],
+    ) -> tuple[KvCache, int]:
+        """The conversation's cache, cut to the longest prefix it shares with a prompt of that identity.
+
+        `reusable` may shorten a prefix to where the family can continue. The last position is always left to
+        compute: its logits are needed. Returns the cache and the positions kept.
+        """
+        entry = self._entries.get(conversation_id)
+        if entry is None:
+            entry = self._entries[conversation_id] = Entry(self._new_cache())
+        self._entries.move_to_end(conversation_id)
+        held = min(len(entry.identity), entry.cache.get_seq_length())
+        shared = common_prefix(entry.identity[:held], identity[:-1])
+        kept = reusable(shared)
+        entry.cache.set_seq_length(kept)
+        entry.identity = list(identity[:kept])
+        self._evict(keep=conversation_id)
+        return entry.cache, kept
+
+    def extend(self, conversation_id: str, identity: Sequence[Hashable]) -> None:
+        """Say what the positions just computed stand for."""
+        entry = self._entries.get(conversation_id)
+        if entry is not None:
+            entry.identity.extend(identity)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop the conversation's KV."""
+        entry = self._entries.pop(conversation_id, None)
+        if entry is not None:
+            entry.cache.discard()
+
+    def clear(self) -> None:
+        """Drop everything, as when the model goes."""
+        for conversation_id in list(self._entries):
+            self.forget(conversation_id)
+
+    def _evict(self, keep: str) -> None:
+        while len(self._entries) > 1 and self._over_limit():
+            oldest = next(key for key in self._entries if key != keep)
+            self.forget(oldest)
+
+    def _over_limit(self) -> bool:
+        if len(self._entries) > self._max_entries:
+            return True
+        return sum(entry.cache.host_nbytes for entry in self._entries.values()) > self._max_host_bytes
+
+
+def common_prefix(left: Sequence[Hashable], right: Sequence[Hashable]) -> int:
+    """How many leading items are equal."""
+    length = min(len(left), len(right))
+    for index in range(length):
+        if left[index] != right[index]:
+            return index
+    return length

@@ -1,0 +1,89 @@
+"""A generation in the engine's hands. Mutable; never leaves the runtime."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runtime.messages import Generate, StopReason, Timings, Usage
+
+if TYPE_CHECKING:
+    from runtime.detokenizer import StopStrings
+    from runtime.families.base import KvCache, Prompt, TokenStream
+    from runtime.sampling import Sampler
+
+
+@dataclass(slots=True)
+class Clock:
+    """When each phase began or ended, in perf_counter_ns; 0 means not yet."""
+
+    submitted: int
+    admitted: int = 0
+    rendered: int = 0
+    tokenised: int = 0
+    prefilled: int = 0
+    first_token: int = 0
+    finished: int = 0
+
+    def timings(self) -> Timings:
+        """The phases in seconds; a phase that was never reached is 0."""
+
+        def between(start: int, end: int) -> float:
+            return max(0, end - start) / 1e9 if start and end else 0.0
+
+        return Timings(
+            queue=between(self.submitted, self.admitted or self.finished),
+            template=between(self.admitted, self.rendered),
+            tokenise=between(self.rendered, self.tokenised),
+            prefill=between(self.tokenised, self.prefilled or self.finished),
+            decode=between(self.prefilled, self.finished),
+            first_token=between(self.submitted, self.first_token),
+            total=between(self.submitted, self.finished),
+        )
+
+
+@dataclass(slots=True)
+class Running:
+    """What a request owns once it is admitted."""
+
+    prompt: Prompt
+    cache: KvCache
+    sampler: Sampler
+    stream: TokenStream
+    stops: StopStrings
+    cached: int
+    """Prompt positions reused."""
+    computed: int
+    """Prompt positions in the cache, reused ones included."""
+    budget: int
+    """Most tokens this answer may have."""
+    budget_reason: StopReason
+    """Why it would stop there: its own limit or the model's context."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One `Generate` from queue to finish."""
+
+    command: Generate
+    clock: Clock
+    running: Running | None = None
+    output_ids: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, command: Generate) -> Request:
+        """A request that has just arrived."""
+        return cls(command, Clock(submitted=command.submitted_ns or time.perf_counter_ns()))
+
+    @property
+    def id(self) -> str:
+        """The request id."""
+        return self.command.request_id
+
+    def usage(self) -> Usage:
+        """Token counts so far."""
+        running = self.running
+        if running is None:
+            return Usage(0, 0, 0)
+        return Usage(len(running.prompt.token_ids), running.cached, len(self.output_ids))

@@ -1,0 +1,206 @@
+"""Drawing the next token on the host, with vLLM's semantics.
+
+The pipeline: penalties, then greedy or temperature, min-p, top-k and top-p, then one draw. Repetition
+penalty looks at prompt and answer, presence and frequency penalties at the answer only. The work a token
+costs depends on the vocabulary, never on the answer's length: counts are kept up to date, not recounted.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from runtime.errors import BadLogitsError, SettingError
+from runtime.sampling_params import SamplingRequest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Logits = NDArray[np.float32]
+
+GREEDY_BELOW = 1e-5
+"""A temperature below this takes the likeliest token, as vLLM does."""
+
+_NUCLEUS_HEAD = 1024
+"""Top-p first looks at this many candidates; only a flatter distribution needs the full sort."""
+
+_DEFAULTS: dict[str, float | int] = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+
+_RANGES: dict[str, tuple[float, float, bool]] = {
+    # key: lowest, highest, whether the lowest itself is allowed
+    "temperature": (0.0, float("inf"), True),
+    "top_p": (0.0, 1.0, False),
+    "min_p": (0.0, 1.0, True),
+    "repetition_penalty": (0.0, float("inf"), False),
+    "presence_penalty": (-2.0, 2.0, True),
+    "frequency_penalty": (-2.0, 2.0, True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The values that take effect for one request."""
+
+    temperature: float
+    top_k: int
+    """0 is off."""
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    max_tokens: int | None
+    stop: tuple[str, ...]
+    apply_penalties: bool
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken."""
+        return self.temperature < GREEDY_BELOW or self.top_k == 1
+
+    @property
+    def penalises(self) -> bool:
+        """Whether any penalty changes the logits."""
+        return self.apply_penalties and (
+            self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+        )
+
+
+def resolve(request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> Sampling:
+    """Fill what the request leaves open from the model's defaults, then ours.
+
+    Raises SettingError for a value out of its range, whoever set it.
+    """
+    values = {
+        key: given if (given := getattr(request, key)) is not None else model_defaults.get(key, default)
+        for key, default in _DEFAULTS.items()
+    }
+    for key, (low, high, low_allowed) in _RANGES.items():
+        value = float(values[key])
+        if not (low <= value <= high) or (value == low and not low_allowed):
+            raise _out_of_range(key, value, low, high)
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise _out_of_range("max_tokens", request.max_tokens, 1, float("inf"))
+    return Sampling(
+        temperature=float(values["temperature"]),
+        top_k=max(0, int(values["top_k"])),
+        top_p=float(values["top_p"]),
+        min_p=float(values["min_p"]),
+        repetition_penalty=float(values["repetition_penalty"]),
+        presence_penalty=float(values["presence_penalty"]),
+        frequency_penalty=float(values["frequency_penalty"]),
+        seed=secrets.randbits(32) if request.seed is None else request.seed,
+        max_tokens=request.max_tokens,
+        stop=request.stop,
+        apply_penalties=request.apply_penalties,
+    )
+
+
+def _out_of_range(key: str, value: float, low: float, high: float) -> SettingError:
+    limit = f"at least {low:g}" if high == float("inf") else f"between {low:g} and {high:g}"
+    return SettingError(
+        f"sampling.{key}",
+        f"{key.replace('_', ' ')} cannot be {value:g}.",
+        remedy=f"Use a value {limit}.",
+        unharmed="The conversation is unchanged.",
+    )
+
+
+class Sampler:
+    """Draws one request's tokens; the same seed and logits give the same tokens."""
+
+    def __init__(self, sampling: Sampling, vocab_size: int, prompt_ids: Sequence[int]) -> None:
+        self._sampling = sampling
+        self._rng = np.random.Generator(np.random.PCG64(sampling.seed & (2**64 - 1)))
+        self._counts: NDArray[np.float32] | None = None
+        if sampling.penalises:
+            self._counts = np.zeros(vocab_size, dtype=np.float32)
+            self._seen = np.zeros(vocab_size, dtype=np.bool_)
+            self._seen[np.asarray(prompt_ids, dtype=np.intp)] = True
+
+    def draw(self, logits: Logits) -> int:
+        """The next token id for logits of shape (vocab,).
+
+        Raises BadLogitsError when no token can be drawn (NaN, or nothing above minus infinity).
+        """
+        if self._counts is not None:
+            logits = self._penalised(logits)
+        token_id = int(np.argmax(logits))
+        if not np.isfinite(logits[token_id]):  # argmax finds a NaN first, +inf next, and -inf last
+            raise BadLogitsError(
+                "The model returned numbers that no token can be drawn from.",
+                remedy="Send the message again; if it happens again, unload and load the model.",
+                unharmed="The conversation up to here is unharmed.",
+                detail=f"logits[{token_id}] = {logits[token_id]}",
+            )
+        if not self._sampling.greedy:
+            token_id = self._sampled(logits)
+        if self._counts is not None:
+            self._counts[token_id] += 1
+            self._seen[token_id] = True
+        return token_id
+
+    def _penalised(self, logits: Logits) -> Logits:
+        sampling, counts = self._sampling, self._counts
+        assert counts is not None
+        logits = logits.astype(np.float32, copy=True)
+        if sampling.repetition_penalty != 1.0:
+            seen = logits[self._seen]
+            penalty = np.float32(sampling.repetition_penalty)
+            logits[self._seen] = np.where(seen > 0, seen / penalty, seen * penalty)
+        if sampling.frequency_penalty != 0.0:
+            logits -= np.float32(sampling.frequency_penalty) * counts
+        if sampling.presence_penalty != 0.0:
+            logits -= np.float32(sampling.presence_penalty) * (counts > 0)
+        return logits
+
+    def _sampled(self, logits: Logits) -> int:
+        """Draw after temperature, min-p, top-k and top-p."""
+        sampling = self._sampling
+        scaled = (logits - logits.max()) / np.float32(sampling.temperature)
+        ids: NDArray[np.intp] | None = None
+        if 0 < sampling.top_k < scaled.size:
+            # Ties at the k-th logit all stay in, as in vLLM.
+            kth = np.partition(scaled, scaled.size - sampling.top_k)[scaled.size - sampling.top_k]
+            ids = np.flatnonzero(scaled >= kth)
+            scaled = scaled[ids]
+        weights = np.exp(scaled)
+        if sampling.min_p > 0.0:
+            kept = np.flatnonzero(weights >= np.float32(sampling.min_p))  # the likeliest weighs 1
+            ids = kept if ids is None else ids[kept]
+            weights = weights[kept]
+        if sampling.top_p < 1.0:
+            kept = _nucleus(weights, sampling.top_p)
+            ids = kept if ids is None else ids[kept]
+            weights = weights[kept]
+        cumulative = np.cumsum(weights, dtype=np.float64)
+        index = int(np.searchsorted(cumulative, self._rng.random() * cumulative[-1], side="right"))
+        index = min(index, weights.size - 1)
+        return index if ids is None else int(ids[index])
+
+
+def _nucleus(weights: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
+    """Positions of the likeliest weights whose share reaches `top_p`; at least one."""
+    goal = top_p * float(weights.sum(dtype=np.float64))
+    if weights.size > _NUCLEUS_HEAD:
+        head = np.argpartition(weights, weights.size - _NUCLEUS_HEAD)[-_NUCLEUS_HEAD:]
+        head = head[np.argsort(-weights[head], kind="stable")]
+        cumulative = np.cumsum(weights[head], dtype=np.float64)
+        if cumulative[-1] >= goal:
+            return head[: int(np.searchsorted(cumulative, goal)) + 1]
+    order = np.argsort(-weights, kind="stable")
+    cumulative = np.cumsum(weights[order], dtype=np.float64)
+    return order[: min(int(np.searchsorted(cumulative, goal)) + 1, weights.size)]
