@@ -10,17 +10,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runtime.errors import BadLogitsError, SettingError
+from runtime.families.base import Logits
 from runtime.sampling_params import SamplingRequest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Logits = NDArray[np.float32]
 
 GREEDY_BELOW = 1e-5
 """A temperature below this takes the likeliest token, as vLLM does."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from runtime.messages import ModelInfo, Turn
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Logits = NDArray[np.float32]
+Logits: TypeAlias = NDArray[np.float32]
+"""Scores of the next token, shape (vocab,)."""
 
 Progress = Callable[[str, float | None], None]
 """Called with a stage in words and a fraction in 0..1, or None while it cannot be told."""

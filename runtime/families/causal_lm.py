@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice, activate, vendor_stack
 from runtime.errors import ModelIncompleteError
-from runtime.families.base import KvCache, Progress, Prompt
+from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.faults import device_faults
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import ModelInfo, Turn
-
-if TYPE_CHECKING:
-    from runtime.families.base import Logits
 
 SAMPLING_KEYS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 DEFAULT_CHUNK = 128

@@ -1,0 +1,113 @@
+"""A scripted model: the engine's behaviour can be seen without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from runtime.families.base import Logits, Prompt
+from runtime.messages import ModelInfo, Turn
+
+VOCAB = 64
+EOS = 0
+
+
+class ScriptedCache:
+    """Counts positions, as the vendor's cache does."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.discarded = False
+        self.host_nbytes = 0
+
+    def get_seq_length(self, index: int = 0) -> int:
+        return self.length
+
+    def set_seq_length(self, sequence_lengths: int, index: int = 0) -> None:
+        assert sequence_lengths <= self.length
+        self.length = sequence_lengths
+
+    def discard(self) -> None:
+        self.discarded = True
+        self.length = 0
+
+
+class CharStream:
+    """Token n is the n-th letter from 'A'."""
+
+    def push(self, token_id: int) -> str:
+        return chr(ord("A") + token_id - 1)
+
+    def finish(self) -> str:
+        return ""
+
+
+@dataclass
+class ScriptedModel:
+    """Answers with `script`, one token a step; prompt tokens are the letters of the turns."""
+
+    script: Sequence[int] = (1, 2, 3, EOS)
+    context_length: int = 64
+    prefill_chunk: int = 4
+    on_step: Callable[[int], None] = lambda _: None
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    disposed: bool = False
+    eos_ids: frozenset[int] = frozenset({EOS})
+    vocab_size: int = VOCAB
+    defaults: dict[str, float | int] = field(default_factory=lambda: {"temperature": 0.0})
+
+    @property
+    def info(self) -> ModelInfo:
+        return ModelInfo(
+            "scripted",
+            "Scripted",
+            "chat",
+            "scripted",
+            "",
+            "Test",
+            True,
+            None,
+            self.context_length,
+            self.prefill_chunk,
+            self.defaults,
+        )
+
+    def render(self, turns: Sequence[Turn]) -> str:
+        return "".join(turn.text for turn in turns)
+
+    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+        ids = [1 + ord(character) % (VOCAB - 1) for character in text]
+        return Prompt(ids, ids)
+
+    def new_cache(self) -> ScriptedCache:
+        return ScriptedCache()
+
+    def reusable_prefix(self, prompt: Prompt, length: int) -> int:
+        return length
+
+    def prefill(self, prompt: Prompt, cache: ScriptedCache, start: int, end: int) -> Logits:
+        assert cache.length == start
+        self.calls.append(("prefill", end - start))
+        cache.length = end
+        self.produced = 0
+        return self._next()
+
+    def decode(self, token_id: int, cache: ScriptedCache) -> Logits:
+        self.calls.append(("decode", 1))
+        cache.length += 1
+        return self._next()
+
+    def _next(self) -> Logits:
+        self.on_step(len(self.calls))
+        logits = np.zeros(VOCAB, dtype=np.float32)
+        logits[self.script[min(self.produced, len(self.script) - 1)]] = 1.0
+        self.produced += 1
+        return logits
+
+    def token_stream(self) -> CharStream:
+        return CharStream()
+
+    def dispose(self) -> None:
+        self.disposed = True
