@@ -178,7 +178,7 @@ def test_an_animation_gives_its_first_frame(tmp_path: Path, name: str) -> None:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(width=st.integers(1, 900), height=st.integers(1, 900), longest=st.integers(1, 400))
+@given(width=st.integers(1, 900), height=st.integers(1, 900), longest=st.integers(16, 400))
 def test_the_result_fits_and_keeps_its_shape(tmp_path: Path, width: int, height: int, longest: int) -> None:
     path = tmp_path / "any.png"
     Image.new("L", (width, height), 200).save(path, compress_level=0)
