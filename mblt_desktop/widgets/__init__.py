@@ -1,1 +1,39 @@
-"""Widgets shared by the panes."""
+"""The parts all panes are built from. Colours and fonts come from `mblt_desktop.theme`."""
+
+from mblt_desktop.widgets.basics import (
+    Button,
+    Chip,
+    Dot,
+    ElidedLabel,
+    IconButton,
+    Label,
+    Line,
+    PrimaryButton,
+    SearchField,
+    restyle,
+)
+from mblt_desktop.widgets.feedback import Bar, ErrorBanner, ProgressRow, track_colour
+from mblt_desktop.widgets.layout import EmptyState, HeaderBar, Page, Scrolled, Section, SidePanel
+
+__all__ = [
+    "Bar",
+    "Button",
+    "Chip",
+    "Dot",
+    "ElidedLabel",
+    "EmptyState",
+    "ErrorBanner",
+    "HeaderBar",
+    "IconButton",
+    "Label",
+    "Line",
+    "Page",
+    "PrimaryButton",
+    "ProgressRow",
+    "Scrolled",
+    "SearchField",
+    "Section",
+    "SidePanel",
+    "restyle",
+    "track_colour",
+]
