@@ -10,39 +10,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import BadLogitsError, SettingError
+from runtime.errors import BadLogitsError
 from runtime.families.base import Logits
 from runtime.sampling_params import SamplingRequest
+from runtime.settings import SETTINGS
 
 GREEDY_BELOW = 1e-5
 """A temperature below this takes the likeliest token, as vLLM does."""
 
 _NUCLEUS_HEAD = 1024
 """Top-p first looks at this many candidates; only a flatter distribution needs the full sort."""
-
-_DEFAULTS: dict[str, float | int] = {
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
-
-_RANGES: dict[str, tuple[float, float, bool]] = {
-    # key: lowest, highest, whether the lowest itself is allowed
-    "temperature": (0.0, float("inf"), True),
-    "top_p": (0.0, 1.0, False),
-    "min_p": (0.0, 1.0, True),
-    "repetition_penalty": (0.0, float("inf"), False),
-    "presence_penalty": (-2.0, 2.0, True),
-    "frequency_penalty": (-2.0, 2.0, True),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,43 +58,36 @@ class Sampling:
 
 
 def resolve(request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> Sampling:
-    """Fill what the request leaves open from the model's defaults, then ours.
+    """Fill what the request leaves open from the model's defaults, then from the settings' own.
 
     Raises SettingError for a value out of its range, whoever set it.
     """
-    values = {
-        key: given if (given := getattr(request, key)) is not None else model_defaults.get(key, default)
-        for key, default in _DEFAULTS.items()
-    }
-    for key, (low, high, low_allowed) in _RANGES.items():
-        value = float(values[key])
-        if not (low <= value <= high) or (value == low and not low_allowed):
-            raise _out_of_range(key, value, low, high)
-    if request.max_tokens is not None and request.max_tokens < 1:
-        raise _out_of_range("max_tokens", request.max_tokens, 1, float("inf"))
     return Sampling(
-        temperature=float(values["temperature"]),
-        top_k=max(0, int(values["top_k"])),
-        top_p=float(values["top_p"]),
-        min_p=float(values["min_p"]),
-        repetition_penalty=float(values["repetition_penalty"]),
-        presence_penalty=float(values["presence_penalty"]),
-        frequency_penalty=float(values["frequency_penalty"]),
+        temperature=_number("temperature", request.temperature, model_defaults),
+        top_k=max(0, int(_number("top_k", request.top_k, model_defaults))),
+        top_p=_number("top_p", request.top_p, model_defaults),
+        min_p=_number("min_p", request.min_p, model_defaults),
+        repetition_penalty=_number("repetition_penalty", request.repetition_penalty, model_defaults),
+        presence_penalty=_number("presence_penalty", request.presence_penalty, model_defaults),
+        frequency_penalty=_number("frequency_penalty", request.frequency_penalty, model_defaults),
         seed=secrets.randbits(32) if request.seed is None else request.seed,
-        max_tokens=request.max_tokens,
+        max_tokens=request.max_tokens
+        if request.max_tokens is None
+        else int(_checked("max_tokens", request.max_tokens)),
         stop=request.stop,
         apply_penalties=request.apply_penalties,
     )
 
 
-def _out_of_range(key: str, value: float, low: float, high: float) -> SettingError:
-    limit = f"at least {low:g}" if high == float("inf") else f"between {low:g} and {high:g}"
-    return SettingError(
-        f"sampling.{key}",
-        f"{key.replace('_', ' ')} cannot be {value:g}.",
-        remedy=f"Use a value {limit}.",
-        unharmed="The conversation is unchanged.",
-    )
+def _number(key: str, given: float | None, model_defaults: Mapping[str, float | int]) -> float:
+    value = model_defaults.get(key) if given is None else given
+    fallback = SETTINGS[f"sampling.{key}"].fallback
+    assert isinstance(fallback, (int, float))  # every sampling number declares one
+    return float(fallback) if value is None else float(_checked(key, value))
+
+
+def _checked(key: str, value: float) -> float:
+    return cast("float", SETTINGS[f"sampling.{key}"].check(value))
 
 
 class Sampler:

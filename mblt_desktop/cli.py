@@ -1,0 +1,77 @@
+"""The command line: the window without arguments, or one subcommand.
+
+Standard output carries results only; errors are one line with a remedy on standard error; the exit status is 0
+only on success.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from mblt_desktop import __version__
+from runtime.errors import MbltError, to_info
+
+COMMANDS = ("doctor", "models", "chat", "transcribe", "trace", "demo")
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parse(arguments)
+        return int(args.run(args))
+    except MbltError as error:
+        print(f"error: {error.info.sentence()}", file=sys.stderr)  # noqa: T201 - the command line's output
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # noqa: BLE001 - the top of the program: no traceback for the user
+        info = to_info(error)
+        print(f"error: {info.sentence()}", file=sys.stderr)  # noqa: T201
+        if os.environ.get("MBLT_DESKTOP_DEBUG"):
+            print(info.detail, file=sys.stderr)  # noqa: T201
+        return 1
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """Parse for the named subcommand, or for the window when there is none."""
+    named = arguments[0] if arguments else ""
+    if named in COMMANDS or named in ("-h", "--help", "--version"):
+        return _command_parser().parse_args(arguments)
+    return _window_parser().parse_args(arguments)
+
+
+def _command_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mblt-desktop",
+        description="Local chat, image understanding and transcription on Mobilint NPUs.",
+        epilog="Without a command it opens the window: mblt-desktop [FILES...].",
+    )
+    parser.add_argument("--version", action="version", version=f"mblt-desktop {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"mblt_desktop.commands.{name}").add_parser(subparsers)
+    return parser
+
+
+def _window_parser() -> argparse.ArgumentParser:
+    from mblt_desktop.commands import window
+
+    parser = argparse.ArgumentParser(
+        prog="mblt-desktop",
+        description="Open the window.",
+        epilog="Commands: " + ", ".join(COMMANDS) + ". Try mblt-desktop --help.",
+    )
+    window.add_arguments(parser)
+    return parser

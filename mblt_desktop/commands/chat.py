@@ -1,0 +1,129 @@
+"""`mblt-desktop chat`: one answer on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from mblt_desktop.commands.recording import recorded
+from mblt_desktop.paths import default_paths
+from mblt_desktop.session import Session
+from runtime.catalog.library import find_model
+from runtime.config import RuntimeConfig
+from runtime.errors import SettingError
+from runtime.messages import (
+    Event,
+    Finished,
+    Generate,
+    ImagePart,
+    LoadModel,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoading,
+    Part,
+    TextDelta,
+    TextPart,
+    Turn,
+)
+from runtime.settings import add_arguments, device_from_args, layout_from_args, sampling_from_args
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("chat", help="answer one prompt", description="Answer one prompt.")
+    parser.add_argument("-m", "--model", required=True, help="an installed model's id, or a model folder")
+    parser.add_argument("-p", "--prompt", help="the prompt; without it, standard input is read")
+    parser.add_argument("--image", action="append", type=Path, default=[], help="a picture (an image model)")
+    parser.add_argument("--system", default="", help="the system prompt")
+    parser.add_argument("--trace", type=Path, help="record a trace here (.pftrace, .json or .json.gz)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_arguments(parser, "sampling")
+    add_arguments(parser, "layout")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load the model, ask, print."""
+    turns = _turns(args)
+    sampling = sampling_from_args(args)
+    layout = layout_from_args(args)
+    config = RuntimeConfig(default_paths().data, device_from_args(args))
+    model = find_model(config.models_dir, args.model)
+    with Session(config) as session, recorded(session, config, args.trace):
+        session.submit(LoadModel(model.model_id, str(model.folder), layout))
+        info = session.wait_for(ModelLoaded, _say_loading).info
+        request_id = uuid.uuid4().hex
+        session.submit(
+            Generate(request_id, "command-line", info.model_id, turns, sampling, time.perf_counter_ns())
+        )
+        answer: list[str] = []
+
+        def watch(event: Event) -> None:
+            if isinstance(event, TextDelta):
+                answer.append(event.text)
+                if not args.json:
+                    _write(event.text)
+
+        with session.cancelling(request_id):
+            finished = session.wait_for(Finished, watch)
+    if args.json:
+        _write(json.dumps(_document("".join(answer), info, finished), ensure_ascii=False) + "\n")
+    else:
+        _write("\n")
+        print(_summary(finished), file=sys.stderr)  # noqa: T201 - the command line's output
+    return 0
+
+
+def _turns(args: argparse.Namespace) -> tuple[Turn, ...]:
+    text = args.prompt
+    if text is None and not sys.stdin.isatty():
+        text = sys.stdin.read()
+    if not (text or "").strip():
+        raise SettingError("--prompt", "There is no prompt.", remedy='Give one with -p "…", or pipe it in.')
+    parts: tuple[Part, ...] = tuple(ImagePart(str(path)) for path in args.image)
+    user = Turn("user", (*parts, TextPart(text)))
+    return (Turn("system", (TextPart(args.system),)), user) if args.system else (user,)
+
+
+def _say_loading(event: Event) -> None:
+    if isinstance(event, ModelLoading) and sys.stderr.isatty():
+        print(f"\r\x1b[K{event.stage}…", end="", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _summary(finished: Finished) -> str:
+    usage, timings = finished.usage, finished.timings
+    rate = timings.tokens_per_second(usage.completion)
+    return " · ".join(
+        (
+            "— tok/s" if rate is None else f"{rate:.1f} tok/s",
+            f"first token {timings.first_token:.2f} s",
+            f"{usage.completion} tokens",
+            f"prompt {usage.prompt}: {usage.cached} reused, {usage.new} new",
+            f"stopped: {finished.reason}",
+            finished.device,
+        )
+    )
+
+
+def _document(text: str, info: ModelInfo, finished: Finished) -> dict[str, object]:
+    return {
+        "text": text,
+        "reason": finished.reason,
+        "usage": dataclasses.asdict(finished.usage),
+        "timings": dataclasses.asdict(finished.timings),
+        "tokens_per_second": finished.timings.tokens_per_second(finished.usage.completion),
+        "model": info.model_id,
+        "device": info.device,
+        "simulated": info.simulated,
+        "layout": dataclasses.asdict(info.layout) if info.layout else None,
+    }
