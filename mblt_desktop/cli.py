@@ -1,7 +1,7 @@
 """The command line: the window without arguments, or one subcommand.
 
-Standard output carries results only; errors are one line with a remedy on standard error; the exit status is 0
-only on success.
+Standard output carries results only; errors are one line with a remedy on standard error; the exit status is
+0 only on success.
 """
 
 from __future__ import annotations
