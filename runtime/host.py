@@ -30,6 +30,7 @@ from runtime.messages import (
     UnloadModel,
     VerifyModel,
 )
+from runtime.microphone_messages import ListMicrophones, PlayAudio, StartTake, StopAudio, StopTake
 from runtime.outbox import Outbox
 
 LANE_OF: dict[type[Command], str] = {
@@ -47,6 +48,11 @@ LANE_OF: dict[type[Command], str] = {
     FetchModel: "library",
     VerifyModel: "library",
     RemoveModel: "library",
+    ListMicrophones: "microphone",
+    StartTake: "microphone",
+    StopTake: "microphone",
+    PlayAudio: "playback",
+    StopAudio: "playback",
 }
 
 
@@ -100,11 +106,25 @@ def _library(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
     return LibraryService(config, post, marks)
 
 
+def _microphone(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+    from runtime.audio.microphone_service import MicrophoneService
+
+    return MicrophoneService(config, post, marks)
+
+
+def _playback(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+    from runtime.audio.playback_service import PlaybackService
+
+    return PlaybackService(config, post, marks)
+
+
 _SERVICES: dict[str, Callable[[RuntimeConfig, Post, CancelMarks], Service]] = {
     "chat": _chat,
     "speech": _speech,
     "recorder": _recorder,
     "library": _library,
+    "microphone": _microphone,
+    "playback": _playback,
 }
 
 

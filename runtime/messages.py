@@ -11,6 +11,19 @@ from typing import Literal, TypeAlias
 
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout, LayoutRequest
+from runtime.microphone_messages import (
+    ListMicrophones,
+    MicrophonesListed,
+    PlayAudio,
+    PlaybackEnded,
+    PlaybackMoved,
+    StartTake,
+    StopAudio,
+    StopTake,
+    TakeFinished,
+    TakeLevel,
+    TakeStarted,
+)
 from runtime.sampling_params import SamplingRequest
 
 Role = Literal["system", "user", "assistant"]
@@ -289,6 +302,11 @@ Command: TypeAlias = (
     | FetchModel
     | VerifyModel
     | RemoveModel
+    | ListMicrophones
+    | StartTake
+    | StopTake
+    | PlayAudio
+    | StopAudio
 )
 
 
@@ -407,6 +425,8 @@ class Transcribed:
     engine: str
     elapsed: float
     warnings: tuple[str, ...] = ()
+    waveform: tuple[float, ...] = ()
+    """Loudest sample (0..1) of each of equally long parts of the file, for drawing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,4 +556,10 @@ Event: TypeAlias = (
     | JobProgress
     | JobFinished
     | LaneFaulted
+    | MicrophonesListed
+    | TakeStarted
+    | TakeLevel
+    | TakeFinished
+    | PlaybackMoved
+    | PlaybackEnded
 )

@@ -1,4 +1,4 @@
-"""Any audio or video file as a stream of 16 kHz mono blocks, with what was wrong with it in words.
+"""Any audio or video file as a stream of mono blocks, with what was wrong with it in words.
 
 FFmpeg gives up a whole file at its first damaged packet; here each packet is tried by itself, a damaged one
 is counted, and what is missing is replaced by silence, so that the times after it stay right to 0.1 s.
@@ -7,6 +7,7 @@ Memory does not grow with the length of the file.
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,16 +62,17 @@ def _check_readable(path: Path) -> None:
 
 
 class _Resampler:
-    """Mono samples of any rate in, 16 kHz out; the rate may change in the middle of the stream."""
+    """Mono samples of any rate in, of one rate out; the rate may change in the middle of the stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: int) -> None:
         self.seconds = 0.0
-        """Length of what came in."""
+        """Where the next sample belongs, in seconds from the start of the file."""
+        self._target = target
         self._rate = 0
         self._stream: Any = None
 
     def feed(self, mono: Samples, rate: int) -> list[Samples]:
-        """The samples at 16 kHz, plus what an earlier rate still held."""
+        """The samples resampled, plus what an earlier rate still held."""
         out: list[Samples] = []
         if rate != self._rate:
             out.append(self.drain())
@@ -91,7 +93,7 @@ class _Resampler:
         import soxr
 
         self._rate = rate
-        self._stream = None if rate == SAMPLE_RATE else soxr.ResampleStream(rate, SAMPLE_RATE, 1)
+        self._stream = None if rate == self._target else soxr.ResampleStream(rate, self._target, 1)
 
 
 def _mono(frame: Any) -> Samples:
@@ -108,18 +110,21 @@ class AudioFile:
     `duration` is what the container says, in seconds, or None. Raises AudioError when it holds no sound.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rate: int = SAMPLE_RATE) -> None:
         self.path = path
+        self.rate = rate
+        """Samples per second of the blocks."""
         self.position = 0.0
-        """Seconds handed out so far; after the last block, the real duration."""
+        """Where the next block begins, in seconds; after the last block, the real duration."""
         _check_readable(path)
         self._container = self._open()
         self._stream = self._find_sound()
         self.duration = self._declared_duration()
         self._start = (self._container.start_time or 0) / 1_000_000
-        self._resampler = _Resampler()
+        self._resampler = _Resampler(rate)
         self._bad_packets: list[float] = []
         self._notes: list[str] = []
+        self._seeking = False
 
     def __enter__(self) -> AudioFile:
         return self
@@ -138,9 +143,17 @@ class AudioFile:
         """What was wrong with the file so far, in words."""
         return (*self._damage(), *self._notes)
 
+    def seek(self, seconds: float) -> None:
+        """Begin near that time; the container decides how near. Only before the first block."""
+        import av
+
+        with contextlib.suppress(av.error.FFmpegError):
+            self._container.seek(int((self._start + seconds) * 1_000_000))
+            self._seeking = True
+
     def blocks(self) -> Iterator[Samples]:
         """Blocks of BLOCK_SECONDS (the last one shorter). Raises AudioError when nothing can be decoded."""
-        wanted = int(BLOCK_SECONDS * SAMPLE_RATE)
+        wanted = int(BLOCK_SECONDS * self.rate)
         held: list[Samples] = []
         size = 0
         for piece in self._pieces():
@@ -158,7 +171,7 @@ class AudioFile:
         self._check_result()
 
     def _hand_out(self, block: Samples) -> Samples:
-        self.position += len(block) / SAMPLE_RATE
+        self.position += len(block) / self.rate
         return block
 
     def _open(self) -> Any:
@@ -232,6 +245,9 @@ class AudioFile:
         if rate <= 0:
             self._bad_packets.append(self._resampler.seconds)
             return []
+        if self._seeking and frame.time is not None:
+            self._seeking = False
+            self.position = self._resampler.seconds = max(0.0, frame.time - self._start)
         missing = np.zeros(int(self._gap_before(frame) * rate), np.float32)
         return [*self._resampler.feed(missing, rate), *self._resampler.feed(_mono(frame), rate)]
 
