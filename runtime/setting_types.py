@@ -174,7 +174,7 @@ class Setting:
         return value
 
     def _sequence(self, value: object) -> tuple[str, ...] | tuple[int, ...]:
-        if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > _MOST_ITEMS:
+        if not isinstance(value, (list, tuple)) or len(value) > _MOST_ITEMS:
             self._refuse(value)
         if self.kind == "numbers":
             return tuple(int(self._number(item, item)) for item in value)
