@@ -1,0 +1,1 @@
+"""What must not be lost: conversations, transcripts and images, in one SQLite file."""

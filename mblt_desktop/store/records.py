@@ -1,0 +1,180 @@
+"""What the store holds, as values, and how their parts become JSON and come back."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from runtime.errors import ErrorInfo
+from runtime.messages import Segment, StopReason, Timings, Usage, Word
+
+MessageState = Literal["writing", "done", "failed", "interrupted"]
+
+
+def new_id() -> str:
+    """An id that no other row has."""
+    return uuid.uuid4().hex
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A chat, without its messages."""
+
+    id: str = field(default_factory=new_id)
+    title: str = "New chat"
+    titled: bool = False
+    """The user gave the title; it is no longer made from the first message."""
+    pinned: bool = False
+    created_at: float = field(default_factory=time.time)
+    updated_at: float = field(default_factory=time.time)
+    system_prompt: str = ""
+    sampling: dict[str, float | int | str] = field(default_factory=dict)
+    """Values set for this conversation only, by setting key."""
+    draft: str = ""
+    """Typed but not sent."""
+    leaf_id: str | None = None
+    """The last message of the branch that is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A picture that belongs to a message: its copy in the media folder and its own name."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an answer came out. `reason` and the rest are None while it is written, or if it failed."""
+
+    reason: StopReason | None = None
+    usage: Usage | None = None
+    timings: Timings | None = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(slots=True)
+class Message:
+    """One turn of a conversation; `parent_id` makes the turns a tree of branches."""
+
+    conversation_id: str
+    role: Literal["user", "assistant"]
+    text: str = ""
+    parent_id: str | None = None
+    id: str = field(default_factory=new_id)
+    state: MessageState = "done"
+    created_at: float = field(default_factory=time.time)
+    model: str = ""
+    device: str = ""
+    result: Result = field(default_factory=Result)
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptSummary:
+    """One line of the list of transcripts."""
+
+    id: str
+    title: str
+    source: str
+    duration: float
+    """Seconds."""
+    language: str
+    engine: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptRecord:
+    """A whole transcript. Times of segments and words in seconds."""
+
+    title: str
+    source: str
+    """The file it came from, or the microphone take in the media folder."""
+    duration: float
+    language: str
+    segments: tuple[Segment, ...]
+    engine: str
+    warnings: tuple[str, ...] = ()
+    created_at: float = field(default_factory=time.time)
+    id: str = field(default_factory=new_id)
+
+    @property
+    def summary(self) -> TranscriptSummary:
+        """Everything but the text."""
+        return TranscriptSummary(
+            self.id,
+            self.title,
+            self.source,
+            self.duration,
+            self.language,
+            self.engine,
+            self.created_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRecord:
+    """A picture of the gallery: its copy in the media folder; size in pixels, upright."""
+
+    path: str
+    name: str
+    width: int
+    height: int
+    created_at: float = field(default_factory=time.time)
+    id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAnswer:
+    """A question about a picture and what the model said."""
+
+    image_id: str
+    question: str
+    text: str
+    model: str = ""
+    device: str = ""
+    result: Result = field(default_factory=Result)
+    created_at: float = field(default_factory=time.time)
+    id: str = field(default_factory=new_id)
+
+
+def result_to_json(result: Result) -> str:
+    """A result as a JSON object without its empty parts."""
+    return json.dumps({key: value for key, value in asdict(result).items() if value is not None})
+
+
+def result_from_json(text: str) -> Result:
+    """The reverse; a part that cannot be read is left out, so that one bad row hides nothing else."""
+    try:
+        data: dict[str, Any] = json.loads(text)
+        return Result(
+            data.get("reason"),
+            Usage(**data["usage"]) if "usage" in data else None,
+            Timings(**data["timings"]) if "timings" in data else None,
+            ErrorInfo(**data["error"]) if "error" in data else None,
+        )
+    except (ValueError, TypeError, AttributeError):
+        return Result()
+
+
+def segments_to_json(segments: tuple[Segment, ...]) -> str:
+    """Transcript lines as a JSON list."""
+    return json.dumps([asdict(segment) for segment in segments], ensure_ascii=False)
+
+
+def segments_from_json(text: str) -> tuple[Segment, ...]:
+    """The reverse."""
+    return tuple(
+        Segment(
+            row["start"],
+            row["end"],
+            row["text"],
+            tuple(Word(**word) for word in row["words"]),
+        )
+        for row in json.loads(text)
+    )

@@ -1,0 +1,85 @@
+"""The tables of the library file, and how an older file becomes a newer one."""
+
+from __future__ import annotations
+
+import sqlite3
+
+_FIRST = """
+CREATE TABLE conversations (
+    id TEXT PRIMARY KEY,
+    title TEXT NOT NULL,
+    titled INTEGER NOT NULL DEFAULT 0,
+    pinned INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    system_prompt TEXT NOT NULL DEFAULT '',
+    sampling TEXT NOT NULL DEFAULT '{}',
+    draft TEXT NOT NULL DEFAULT '',
+    leaf_id TEXT,
+    deleted_at REAL
+);
+CREATE TABLE messages (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    conversation_id TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    parent_id TEXT,
+    role TEXT NOT NULL,
+    text TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    device TEXT NOT NULL DEFAULT '',
+    result TEXT NOT NULL DEFAULT '{}',
+    attachments TEXT NOT NULL DEFAULT '[]'
+);
+CREATE INDEX messages_of_conversation ON messages (conversation_id, number);
+CREATE TABLE transcripts (
+    id TEXT PRIMARY KEY,
+    title TEXT NOT NULL,
+    source TEXT NOT NULL,
+    duration REAL NOT NULL,
+    language TEXT NOT NULL,
+    segments TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    warnings TEXT NOT NULL DEFAULT '[]',
+    created_at REAL NOT NULL,
+    deleted_at REAL
+);
+CREATE TABLE images (
+    id TEXT PRIMARY KEY,
+    path TEXT NOT NULL,
+    name TEXT NOT NULL,
+    width INTEGER NOT NULL,
+    height INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    deleted_at REAL
+);
+CREATE TABLE image_answers (
+    id TEXT PRIMARY KEY,
+    image_id TEXT NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+    question TEXT NOT NULL,
+    text TEXT NOT NULL,
+    model TEXT NOT NULL,
+    device TEXT NOT NULL,
+    result TEXT NOT NULL DEFAULT '{}',
+    created_at REAL NOT NULL
+);
+CREATE INDEX answers_of_image ON image_answers (image_id, created_at);
+"""
+
+MIGRATIONS = (_FIRST,)
+"""Script `n` brings a file from version n to n + 1. Published scripts are never edited."""
+VERSION = len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version a file is at; 0 for a new one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the file to this program's version, each step whole or not at all."""
+    for number in range(version_of(connection), VERSION):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;{MIGRATIONS[number]};PRAGMA user_version = {number + 1};COMMIT;"
+        )
