@@ -10,10 +10,10 @@ import time
 import uuid
 from pathlib import Path
 
+from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
 from mblt_desktop.paths import default_paths
 from mblt_desktop.session import Session
-from runtime.catalog.library import find_model
 from runtime.config import RuntimeConfig
 from runtime.errors import SettingError
 from runtime.messages import (
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     sampling = sampling_from_args(args)
     layout = layout_from_args(args)
     config = RuntimeConfig(default_paths().data, device_from_args(args))
-    model = find_model(config.models_dir, args.model)
+    model = choose_model(config, args.model)
     with Session(config) as session, recorded(session, config, args.trace):
         session.submit(LoadModel(model.model_id, str(model.folder), layout))
         info = session.wait_for(ModelLoaded, _say_loading).info
