@@ -7,13 +7,15 @@ on Linux is the clock of the NPU runtime's own trace.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout, LayoutRequest
 from runtime.microphone_messages import (
+    AudioOutlined,
     ListMicrophones,
     MicrophonesListed,
+    OutlineAudio,
     PlayAudio,
     PlaybackEnded,
     PlaybackMoved,
@@ -25,6 +27,9 @@ from runtime.microphone_messages import (
     TakeStarted,
 )
 from runtime.sampling_params import SamplingRequest
+
+if TYPE_CHECKING:
+    from runtime.tracing.view import TraceView
 
 Role = Literal["system", "user", "assistant"]
 StopReason = Literal["end", "stop_string", "length", "context", "cancelled"]
@@ -153,6 +158,10 @@ class RecordingInfo:
     bytes: int = 0
     warnings: tuple[str, ...] = ()
     """What the file cannot say or had to repair, in words."""
+    device: str = ""
+    """The device in words; empty when none took part."""
+    checked: bool = False
+    """Whether the file was read back and found whole when it was written."""
 
 
 # -- commands: models and generation (chat lane) -------------------------------------------------
@@ -255,6 +264,44 @@ class AnalyseRecording:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListRecordings:
+    """Look at the folder of recordings; answered by `RecordingsListed`."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRecording:
+    """Copy a trace file from elsewhere into `folder` as a recording; answered by `RecordingFinished`."""
+
+    request_id: str
+    source: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameRecording:
+    """Give a recording another title; answered by `RecordingsListed`."""
+
+    path: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRecording:
+    """Take a recording off the list; it can be restored for a day. Answered by `RecordingsListed`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRecording:
+    """Bring a removed recording back; answered by `RecordingsListed`."""
+
+    path: str
+
+
 # -- commands: library lane (models on disk) -----------------------------------------------------
 
 
@@ -298,6 +345,11 @@ Command: TypeAlias = (
     | StopRecording
     | ExportRecording
     | AnalyseRecording
+    | ListRecordings
+    | ImportRecording
+    | RenameRecording
+    | RemoveRecording
+    | RestoreRecording
     | ListModels
     | FetchModel
     | VerifyModel
@@ -305,6 +357,7 @@ Command: TypeAlias = (
     | ListMicrophones
     | StartTake
     | StopTake
+    | OutlineAudio
     | PlayAudio
     | StopAudio
 )
@@ -425,8 +478,6 @@ class Transcribed:
     engine: str
     elapsed: float
     warnings: tuple[str, ...] = ()
-    waveform: tuple[float, ...] = ()
-    """Loudest sample (0..1) of each of equally long parts of the file, for drawing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,25 +512,21 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceSlice:
-    """One span of a recording; times in ns from the recording's start."""
+class RecordingsListed:
+    """The recordings in a folder, newest first; `notice` says what could not be read, in words."""
 
-    track: int
-    name: str
-    start_ns: int
-    duration_ns: int
-    depth: int
+    folder: str
+    rows: tuple[RecordingInfo, ...]
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingAnalysed:
-    """A recording made ready to draw: its tracks (title, kind) and spans sorted by start."""
+    """A recording made ready to draw."""
 
     request_id: str
     path: str
-    duration_ns: int
-    tracks: tuple[tuple[str, str], ...]
-    slices: tuple[TraceSlice, ...]
+    view: TraceView
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,6 +551,8 @@ class ModelsListed:
     """What is installed and what can be."""
 
     rows: tuple[CatalogRow, ...]
+    notice: str = ""
+    """What could not be looked up and what to do, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,6 +600,7 @@ Event: TypeAlias = (
     | RecordingFinished
     | RecordingFailed
     | Exported
+    | RecordingsListed
     | RecordingAnalysed
     | ModelsListed
     | JobProgress
@@ -560,6 +610,7 @@ Event: TypeAlias = (
     | TakeStarted
     | TakeLevel
     | TakeFinished
+    | AudioOutlined
     | PlaybackMoved
     | PlaybackEnded
 )

@@ -136,10 +136,11 @@ def convert_whisper(source: Path, target: Path) -> None:
 
 
 def _write(target: Path, tensors: dict[str, Array], documents: dict[str, dict[str, Any]]) -> None:
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     target.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, str(target / "model.safetensors"), metadata={"format": "pt"})
+    # Written by Python, not by the library: a full disk then is an OSError like everywhere else.
+    (target / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     for name, value in documents.items():
         (target / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 

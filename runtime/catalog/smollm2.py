@@ -67,10 +67,11 @@ def convert_gguf(source: Path, target: Path) -> None:
 def _write(
     target: Path, config: dict[str, Any], tensors: dict[str, Array], tokenizer: Any, fields: dict[str, Any]
 ) -> None:
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    save_file(tensors, str(target / "model.safetensors"), metadata={"format": "pt"})
-    tokenizer.save(str(target / "tokenizer.json"))
+    # Written by Python, not by the library: a full disk then is an OSError like everywhere else.
+    (target / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
     token = fields["tokenizer.ggml.tokens"].__getitem__
     _write_json(target / "config.json", config)
     _write_json(
