@@ -20,17 +20,29 @@ from runtime.messages import (
     FetchModel,
     ForgetConversation,
     Generate,
+    ImportRecording,
     ListModels,
+    ListRecordings,
     LoadModel,
     LoadSpeech,
     RemoveModel,
+    RemoveRecording,
+    RenameRecording,
+    RestoreRecording,
     StartRecording,
     StopRecording,
     Transcribe,
     UnloadModel,
     VerifyModel,
 )
-from runtime.microphone_messages import ListMicrophones, PlayAudio, StartTake, StopAudio, StopTake
+from runtime.microphone_messages import (
+    ListMicrophones,
+    OutlineAudio,
+    PlayAudio,
+    StartTake,
+    StopAudio,
+    StopTake,
+)
 from runtime.outbox import Outbox
 
 LANE_OF: dict[type[Command], str] = {
@@ -44,6 +56,11 @@ LANE_OF: dict[type[Command], str] = {
     StopRecording: "recorder",
     ExportRecording: "recorder",
     AnalyseRecording: "recorder",
+    RestoreRecording: "recorder",
+    RenameRecording: "recorder",
+    RemoveRecording: "recorder",
+    ListRecordings: "recorder",
+    ImportRecording: "recorder",
     ListModels: "library",
     FetchModel: "library",
     VerifyModel: "library",
@@ -51,6 +68,7 @@ LANE_OF: dict[type[Command], str] = {
     ListMicrophones: "microphone",
     StartTake: "microphone",
     StopTake: "microphone",
+    OutlineAudio: "playback",
     PlayAudio: "playback",
     StopAudio: "playback",
 }

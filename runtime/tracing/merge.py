@@ -51,7 +51,8 @@ def merge(journal: Journal, device_file: Path) -> Trace:
         duration_ns=max(0, stop_ns - journal.start_ns),
         device=str(journal.device.get("title", "")),
         simulated=bool(journal.device.get("simulated", False)),
-        host_events=len(journal.events),
+        host_events=sum(len(track.spans) for track in tracks if track.kind != "device")
+        + sum(len(counter.samples) for counter in counters),
         device_events=device.events.count,
         clock_bound_ns=device.relation.bound_ns if device.relation else None,
         repaired=device.events.repaired,

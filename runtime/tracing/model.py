@@ -144,6 +144,8 @@ class Trace:
     counters: list[Counter] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     clocks: list[ClockReading] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+    """What was found wrong while reading a file, in words; never written."""
 
     def span_at(self, place: tuple[int, int]) -> Span:
         """The span an arrow points to."""
