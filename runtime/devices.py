@@ -1,8 +1,7 @@
 """Which device this process runs on: a real board, or the simulated one under the vendor's own code.
 
-`activate` decides it once. It must come before `mblt_npu` or `transformers_mblt` is imported, because both
-bind names of `qbruntime` that the simulator replaces; `vendor_backend` and `vendor_stack` therefore refuse to
-import them before that.
+`activate` decides it once. The vendor's packages are reached through `vendor_backend` and `vendor_stack`,
+which refuse to work before that, so that no model meets the wrong device.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from runtime.errors import DeviceError, DeviceNotFoundError
 SIMULATED_BOARD = "aries-rb"
 SIMULATED_TITLE = "Simulated ARIES (CPU)"
 
-# A model is always a local folder here, so no library has a reason to call home or to look anything up.
+# Nothing is reported anywhere, and nothing is printed into the answers. (The hub itself stays reachable for
+# the catalogue; models are loaded from local folders with local_files_only.)
 _QUIET_ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "DO_NOT_TRACK": "1",
@@ -32,6 +31,7 @@ _QUIET_ENVIRONMENT = {
 
 _LOCK = threading.RLock()
 _active: ActiveDevice | None = None
+_boards: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def activate(choice: DeviceChoice) -> ActiveDevice:
     global _active
     with _LOCK:
         if _active is None:
-            _silence_libraries()
+            os.environ.update(_QUIET_ENVIRONMENT)
             boards = find_boards()
             _active = _simulated() if use_simulator(choice, boards) else _real(boards)
         if choice != "auto" and _active.simulated != (choice == "simulated"):
@@ -88,13 +88,21 @@ def use_simulator(choice: DeviceChoice, boards: Sequence[str]) -> bool:
 
 
 def find_boards() -> list[str]:
-    """Vendor names of the real boards present, e.g. ["aries-rb"]; empty without any."""
+    """Vendor names of the real boards present, e.g. ["aries-rb"]; empty without any. Asked once."""
+    global _boards
     import qbruntime
 
-    if not os.environ.get("QBRUNTIME_LOG_LEVEL"):
-        # Its log goes to stdout, which belongs to --json; every error also arrives as an exception.
-        qbruntime.set_log_level(qbruntime.LogLevel.Off)
-    return [str(name) for name in qbruntime.get_available_devices()]
+    from runtime import simulator
+
+    with _LOCK:
+        if _boards is None:
+            if not os.environ.get("QBRUNTIME_LOG_LEVEL"):
+                # Its log goes to stdout, which belongs to --json; every error also arrives as an exception.
+                qbruntime.set_log_level(qbruntime.LogLevel.Off)
+            if simulator.is_installed():  # it hides the real ones
+                return []
+            _boards = tuple(str(name) for name in qbruntime.get_available_devices())
+        return list(_boards)
 
 
 def vendor_backend() -> type[Any]:
@@ -124,10 +132,6 @@ def vendor_stack() -> ModuleType:
 def _require_active() -> None:
     if _active is None:
         raise RuntimeError("activate() must come before the vendor's packages are imported")
-
-
-def _silence_libraries() -> None:
-    os.environ.update(_QUIET_ENVIRONMENT)
 
 
 def _simulated() -> ActiveDevice:
