@@ -45,6 +45,17 @@ class StopTake:
 
 
 @dataclass(frozen=True, slots=True)
+class OutlineAudio:
+    """Measure how loud a file is over its length; answered by `AudioOutlined`, also when it cannot be read.
+
+    A newer request replaces one that is not finished.
+    """
+
+    request_id: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlayAudio:
     """Play a file from `start` seconds on; what played before stops."""
 
@@ -97,6 +108,16 @@ class TakeFinished:
     path: str
     seconds: float
     error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AudioOutlined:
+    """Loudest sample (0..1) of each of equally long parts of the file; none when it cannot be read."""
+
+    request_id: str
+    outline: tuple[float, ...]
+    duration: float
+    """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)

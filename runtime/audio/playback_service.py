@@ -1,4 +1,4 @@
-"""The playback lane: plays a file from any place and says where it is."""
+"""The playback lane: plays a file from any place, says where it is, and measures files for drawing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ import numpy as np
 from runtime.audio import portaudio
 from runtime.audio.decode import AudioFile
 from runtime.audio.pcm import Samples
+from runtime.audio.waveform import FileOutline
 from runtime.config import RuntimeConfig
-from runtime.errors import MbltError, MicrophoneError
+from runtime.errors import AudioError, MbltError, MicrophoneError
 from runtime.lane import CancelMarks, Post
 from runtime.messages import Command, Failed
-from runtime.microphone_messages import PlayAudio, PlaybackEnded, PlaybackMoved, StopAudio
+from runtime.microphone_messages import (
+    AudioOutlined,
+    OutlineAudio,
+    PlayAudio,
+    PlaybackEnded,
+    PlaybackMoved,
+    StopAudio,
+)
 
 _CHUNK_SECONDS = 0.05
 
@@ -132,39 +140,46 @@ class PlaybackService:
         self._post = post
         self._make_output = make_output
         self._playing: _Playing | None = None
+        self._outlining: tuple[str, FileOutline] | None = None
 
     def open(self) -> None:
         """Nothing to prepare."""
 
     def handle(self, command: Command) -> None:
-        """Play or stop."""
+        """Play, stop or begin to measure."""
         if isinstance(command, PlayAudio):
             self._stop(at_end=False)
             self._play(command)
         elif isinstance(command, StopAudio):
             self._stop(at_end=False)
+        elif isinstance(command, OutlineAudio):
+            self._begin_outline(command)
 
     def step(self) -> bool:
-        """Play the next twentieth of a second; True while something plays."""
-        playing = self._playing
-        if playing is None:
-            return False
+        """Play the next twentieth of a second, measure the next block; True while there is more."""
+        if self._playing is not None:
+            self._advance(self._playing)
+        if self._outlining is not None:
+            self._advance_outline(*self._outlining)
+        return self._playing is not None or self._outlining is not None
+
+    def close(self) -> None:
+        """Stop."""
+        self._stop(at_end=False)
+        self._drop_outline()
+
+    def _advance(self, playing: _Playing) -> None:
         try:
             more = playing.advance()
         except MbltError as error:
             self._playing = None
             playing.close()
             self._post(Failed(playing.request_id, error.info))
-            return False
+            return
         if more:
             self._post(PlaybackMoved(playing.request_id, playing.position))
         else:
             self._stop(at_end=True)
-        return self._playing is not None
-
-    def close(self) -> None:
-        """Stop."""
-        self._stop(at_end=False)
 
     def _play(self, command: PlayAudio) -> None:
         output: Output | None = None
@@ -181,3 +196,25 @@ class PlaybackService:
         if playing is not None:
             playing.close()
             self._post(PlaybackEnded(playing.request_id, playing.position, at_end))
+
+    def _begin_outline(self, command: OutlineAudio) -> None:
+        self._drop_outline()
+        try:
+            self._outlining = (command.request_id, FileOutline(Path(command.path)))
+        except AudioError:
+            # Whoever transcribes or plays the file is told why; a drawing is no reason for a message.
+            self._post(AudioOutlined(command.request_id, (), 0.0))
+
+    def _advance_outline(self, request_id: str, outline: FileOutline) -> None:
+        try:
+            if outline.advance():
+                return
+            self._post(AudioOutlined(request_id, outline.bins(), outline.duration))
+        except AudioError:
+            self._post(AudioOutlined(request_id, (), 0.0))
+        self._drop_outline()
+
+    def _drop_outline(self) -> None:
+        if self._outlining is not None:
+            self._outlining[1].close()
+            self._outlining = None

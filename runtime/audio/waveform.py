@@ -1,16 +1,19 @@
-"""The outline of a sound of unknown length, made while it streams by."""
+"""How loud a sound is over its length, for drawing it."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from runtime.audio.decode import AudioFile
 from runtime.audio.pcm import SAMPLE_RATE, Samples
 
 MOST_BINS = 2048
 
 
 class Outline:
-    """Loudest sample of each of equally long parts; never more than MOST_BINS of them."""
+    """Loudest sample of each of at most MOST_BINS equally long parts of a stream of unknown length."""
 
     def __init__(self, bin_seconds: float = 0.02) -> None:
         self._bin = int(bin_seconds * SAMPLE_RATE)
@@ -39,3 +42,33 @@ class Outline:
         pairs = np.array(self._bins, np.float32).reshape(-1, 2)
         self._bins = pairs.max(axis=1).tolist()
         self._bin *= 2
+
+
+class FileOutline:
+    """The outline of a file, a block at a time. Raises AudioError."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = AudioFile(path)
+        self._blocks = self._file.blocks()
+        self._outline = Outline()
+
+    def advance(self) -> bool:
+        """Read the next block; False when there is none."""
+        block = next(self._blocks, None)
+        if block is None:
+            return False
+        self._outline.feed(block)
+        return True
+
+    @property
+    def duration(self) -> float:
+        """Seconds read so far."""
+        return self._file.position
+
+    def bins(self) -> tuple[float, ...]:
+        """The outline so far."""
+        return self._outline.bins()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()

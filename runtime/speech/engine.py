@@ -1,0 +1,113 @@
+"""What a speech model must do for the service, and which class does it for which folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from runtime.audio.windows import Window
+from runtime.config import RuntimeConfig
+from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
+from runtime.messages import LoadSpeech, ModelInfo, Segment
+
+Progress = Callable[[str, float | None], None]
+"""Stage in words, fraction 0..1 or None."""
+
+TAIL_SECONDS = 0.5
+"""Silence after a window; without it a speech model changes or drops the last word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """How a window is to be transcribed."""
+
+    request_id: str
+    language: str
+    """ISO code."""
+    word_times: bool
+    cancelled: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageGuess:
+    """The language of a window and how sure the model is (0..1)."""
+
+    code: str
+    probability: float
+
+
+class SpeechEngine(Protocol):
+    """A loaded speech model; every method is called from the speech lane's thread."""
+
+    info: ModelInfo
+    title: str
+    """Model and device in words, e.g. "Whisper tiny.en · host CPU"."""
+    languages: tuple[str, ...]
+    """ISO codes it understands."""
+
+    def guess_language(self, window: Window) -> LanguageGuess:
+        """Which language is spoken."""
+
+    def transcribe(self, window: Window, task: Task) -> Iterator[Segment]:
+        """Segments as they come, in file time and within the window; ends early when cancelled.
+
+        Raises DeviceError or RequestError.
+        """
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) -> SpeechEngine:
+    """The engine for the folder. Raises ModelError, LayoutError or DeviceError with all the words."""
+    folder = Path(command.folder)
+    family = _family(folder)
+    if family == "ctranslate2":
+        from runtime.speech.faster_whisper import load_faster_whisper
+
+        return load_faster_whisper(command, progress)
+    if family == "mobilint-whisper":
+        from runtime.speech.npu_whisper import load_npu_whisper
+
+        return load_npu_whisper(command, config.device, progress)
+    raise ModelUnsupportedError(
+        f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",
+        remedy="Choose a Whisper model: for the NPU, or in CTranslate2 form for the host CPU.",
+        unharmed="Other models and your transcripts are unharmed.",
+    )
+
+
+def model_title(folder: Path) -> str:
+    """The model's name as its manifest says it, else the folder's."""
+    try:
+        manifest = json.loads((folder / "mblt-model.json").read_text(encoding="utf-8"))
+        title = manifest["title"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.name
+    return title if isinstance(title, str) and title else folder.name
+
+
+def _family(folder: Path) -> str:
+    if not folder.is_dir():
+        raise ModelNotFoundError(
+            f"There is no speech model in {folder}.",
+            remedy="Fetch one in the Models pane, or choose another folder.",
+            unharmed="Your transcripts are unharmed.",
+        )
+    try:
+        described = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        described = None
+    if described:
+        return str(described)
+    # Without one of the two it is a CTranslate2 model whose other half is missing; its loader says which.
+    if (folder / "model.bin").is_file() or any(folder.glob("vocabulary.*")):
+        return "ctranslate2"
+    raise ModelIncompleteError(
+        f"The model folder {folder} holds no speech model.",
+        remedy="Fetch the model again, or choose the folder of a complete download.",
+        unharmed="Other models and your transcripts are unharmed.",
+    )

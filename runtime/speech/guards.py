@@ -1,0 +1,66 @@
+"""What a speech model must not get away with: words in silence, loops, times outside the sound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from runtime.audio.times import clock
+from runtime.audio.windows import Window
+from runtime.messages import Segment, Word
+
+_LOOP_REPEATS = 8
+_LONGEST_LOOP = 8
+_FASTEST_WORDS = 8.0
+"""Words per second; nobody speaks faster for long."""
+_SHORT_SPEECH = 0.5
+_NO_SPEECH = 0.6
+
+
+def clamp(segments: Iterable[Segment], window: Window) -> Iterator[Segment]:
+    """Segments and words within the window, in order, each ending after it begins; empty ones left out."""
+    floor = window.speech[0][0] if window.speech else window.start
+    for segment in segments:
+        text = segment.text.strip()
+        if not text or floor >= window.end:
+            continue
+        start = min(max(segment.start, floor), window.end)
+        end = min(max(segment.end, start), window.end)
+        if end <= start:
+            end = window.end
+        words = tuple(_clamp_word(word, start, end) for word in segment.words if word.text.strip())
+        floor = end
+        yield Segment(start, end, text, words)
+
+
+def invented(window: Window, no_speech: float) -> bool:
+    """Whether text for this window is likely made up: hardly any voice, and the model itself doubts it."""
+    return window.speech_seconds < _SHORT_SPEECH and no_speech > _NO_SPEECH
+
+
+def doubt(segment: Segment) -> str:
+    """In words, why the segment may be wrong; empty when nothing speaks against it. Text is never deleted."""
+    words = re.findall(r"\w+", segment.text.lower())
+    if _loops(words):
+        return f"The text at {clock(segment.start)} repeats itself; the sound there may be unclear."
+    seconds = segment.end - segment.start
+    if len(words) > 8 and seconds > 0 and len(words) / seconds > _FASTEST_WORDS:
+        return f"The text at {clock(segment.start)} is longer than can be spoken there."
+    return ""
+
+
+def _clamp_word(word: Word, start: float, end: float) -> Word:
+    first = min(max(word.start, start), end)
+    return replace(word, start=first, end=min(max(word.end, first), end), text=word.text.strip())
+
+
+def _loops(words: list[str]) -> bool:
+    """Whether a run of up to _LONGEST_LOOP words occurs _LOOP_REPEATS times without a break."""
+    for size in range(1, _LONGEST_LOOP + 1):
+        same = 0
+        for index in range(size, len(words)):
+            same = same + 1 if words[index] == words[index - size] else 0
+            if same >= size * (_LOOP_REPEATS - 1):
+                return True
+    return False

@@ -1,0 +1,130 @@
+"""One file on its way to a transcript, a block of sound at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.audio.decode import AudioFile
+from runtime.audio.pcm import Samples
+from runtime.audio.vad import SileroVad
+from runtime.audio.windows import Window, Windower
+from runtime.errors import RequestError
+from runtime.lane import Post
+from runtime.messages import Segment, SegmentReady, Transcribe, Transcribed, TranscribeProgress
+from runtime.speech.engine import SpeechEngine, Task
+from runtime.speech.guards import doubt
+from runtime.tracing.recorder import RECORDER
+
+NO_SPEECH = "No speech detected."
+_SURE_AFTER = 3.0
+"""Seconds of speech that a guess of the language needs."""
+_SURE = 0.5
+
+
+class TranscribeJob:
+    """Opens the file at once; raises AudioError or RequestError when it cannot be transcribed."""
+
+    def __init__(
+        self,
+        command: Transcribe,
+        engine: SpeechEngine,
+        vad: SileroVad,
+        post: Post,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.command = command
+        self._engine = engine
+        self._post = post
+        self._cancelled = cancelled
+        self._started = time.perf_counter()
+        self._language = _known_language(command.language, engine)
+        self._last_guess = ""
+        self._file = AudioFile(Path(command.source))
+        self._blocks = self._file.blocks()
+        self._windower = Windower(vad)
+        self._segments: list[Segment] = []
+        self._doubts: list[str] = []
+
+    def advance(self) -> bool:
+        """Deal with the next block; False when the file is done."""
+        block = self._decode()
+        if block is None:
+            self._transcribe(self._windower.finish())
+            return False
+        with RECORDER.span("voice activity", request=self.command.request_id):
+            windows = self._windower.feed(block)
+        self._transcribe(windows)
+        self._say_progress()
+        return True
+
+    def result(self) -> Transcribed:
+        """The transcript, once `advance` has said that the file is done."""
+        warnings = (*self._file.warnings, *self._doubts)
+        return Transcribed(
+            request_id=self.command.request_id,
+            source=self.command.source,
+            duration=self._file.position,
+            language=(self._language or self._last_guess) if self._segments else "",
+            segments=tuple(self._segments),
+            engine=self._engine.title,
+            elapsed=time.perf_counter() - self._started,
+            warnings=warnings if self._segments else (NO_SPEECH, *warnings),
+        )
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+    def _decode(self) -> Samples | None:
+        with RECORDER.span("decode audio", request=self.command.request_id):
+            return next(self._blocks, None)
+
+    def _say_progress(self) -> None:
+        position, duration = self._file.position, self._file.duration
+        if duration is not None and position > duration:
+            duration = None
+        self._post(TranscribeProgress(self.command.request_id, position, duration))
+
+    def _transcribe(self, windows: list[Window]) -> None:
+        for window in windows:
+            if self._cancelled():
+                return
+            task = Task(
+                self.command.request_id,
+                self._language or self._guess(window),
+                self.command.word_times,
+                self._cancelled,
+            )
+            for segment in self._engine.transcribe(window, task):
+                self._keep(segment)
+
+    def _keep(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._post(SegmentReady(self.command.request_id, segment))
+        reason = doubt(segment)
+        if reason:
+            self._doubts.append(reason)
+
+    def _guess(self, window: Window) -> str:
+        """The window's language; settled for the whole file once there is enough speech to be sure."""
+        guess = self._engine.guess_language(window)
+        self._last_guess = guess.code
+        if window.speech_seconds >= _SURE_AFTER and guess.probability >= _SURE:
+            self._language = guess.code
+        return guess.code
+
+
+def _known_language(asked: str | None, engine: SpeechEngine) -> str:
+    """The language to use for the whole file; empty when it has to be found out."""
+    if asked is None:
+        return engine.languages[0] if len(engine.languages) == 1 else ""
+    if asked not in engine.languages:
+        known = ", ".join(engine.languages[:12]) + (" …" if len(engine.languages) > 12 else "")
+        raise RequestError(
+            f"{engine.info.title} does not understand the language “{asked}”.",
+            remedy=f"Choose one of {known}, or another speech model.",
+            unharmed="The file was not changed.",
+        )
+    return asked

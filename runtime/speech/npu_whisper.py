@@ -1,0 +1,196 @@
+"""Whisper on the NPU, real or simulated, through transformers-mblt.
+
+The compiled encoder always takes 30 seconds, so every window costs one whole encode; windows are therefore as
+long as the speech allows. There are no attention weights from the device, hence no word times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runtime.audio.pcm import SAMPLE_RATE
+from runtime.audio.windows import Window
+from runtime.config import DeviceChoice
+from runtime.devices import activate, vendor_stack
+from runtime.errors import ModelDamagedError, ModelIncompleteError
+from runtime.families.causal_lm import dispose_model
+from runtime.families.faults import device_faults
+from runtime.layout import effective_from_model, from_pretrained_kwargs, validate
+from runtime.messages import LoadSpeech, ModelInfo, Segment
+from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task, model_title
+from runtime.speech.guards import clamp
+from runtime.speech.timestamps import split_segments
+from runtime.tracing.recorder import RECORDER
+
+_WINDOW_SECONDS = 30
+_TEMPERATURES = (0.0, 0.2, 0.4)
+_TOO_REPETITIVE = 2.4
+"""Compression ratio above which a window is decoded again at the next temperature."""
+
+
+class NpuWhisper:
+    """A loaded Whisper artifact."""
+
+    def __init__(self, model: Any, features: Any, tokenizer: Any, info: ModelInfo) -> None:
+        self._model = model
+        self._features = features
+        self._tokenizer = tokenizer
+        self.info = info
+        self.title = f"{info.title} · {info.device}"
+        self._language_ids: dict[str, int] = {
+            token[2:-2]: number
+            for token, number in (getattr(model.generation_config, "lang_to_id", None) or {}).items()
+        }
+        self._multilingual = bool(getattr(model.generation_config, "is_multilingual", False))
+        self.languages: tuple[str, ...] = tuple(self._language_ids) if self._multilingual else ("en",)
+        self._first_special = int(model.generation_config.eos_token_id)
+        self._first_timestamp = int(model.generation_config.no_timestamps_token_id) + 1
+
+    def guess_language(self, window: Window) -> LanguageGuess:
+        """Which language is spoken."""
+        import torch
+
+        start = torch.tensor([[self._model.generation_config.decoder_start_token_id]])
+        with torch.inference_mode(), device_faults(self.info.title):
+            logits = self._model(
+                input_features=self._input(window), decoder_input_ids=start, use_cache=False
+            ).logits[0, -1]
+        codes = list(self._language_ids)
+        chances = torch.softmax(logits[list(self._language_ids.values())].float(), dim=-1)
+        best = int(chances.argmax())
+        return LanguageGuess(codes[best], float(chances[best]))
+
+    def transcribe(self, window: Window, task: Task) -> Iterator[Segment]:
+        """Segments in file time and within the window; none when cancelled."""
+        seconds = window.end - window.start
+        with RECORDER.span("transcribe window", request=task.request_id, seconds=seconds):
+            tokens = self._generate(window, task)
+        if task.cancelled():
+            return iter(())
+        segments = split_segments(
+            tokens, self._first_timestamp, self._first_special, window, self._tokenizer.decode
+        )
+        return clamp(segments, window)
+
+    def close(self) -> None:
+        """Give the device memory back."""
+        dispose_model(self._model)
+
+    def _generate(self, window: Window, task: Task) -> list[int]:
+        import torch
+
+        spoken: dict[str, str] = {}
+        if self._multilingual:
+            spoken = {"language": task.language, "task": "transcribe"}
+        with torch.inference_mode(), device_faults(self.info.title):
+            output = self._model.generate(
+                self._input(window),
+                # Beams are replayed one after the other on one cache and make the words worse.
+                num_beams=1,
+                return_timestamps=True,
+                # One pass per window: it ends in silence, a second pass over the rest would invent words.
+                force_unique_generate_call=True,
+                condition_on_prev_tokens=False,
+                temperature=_TEMPERATURES,
+                compression_ratio_threshold=_TOO_REPETITIVE,
+                stopping_criteria=_stop_when(task.cancelled),
+                **spoken,
+            )
+        tokens: list[int] = output[0].tolist()
+        return tokens
+
+    def _input(self, window: Window) -> Any:
+        """Log-mel features, shape (1, mel, 3000)."""
+        tail = np.zeros(int(TAIL_SECONDS * SAMPLE_RATE), np.float32)
+        samples = np.concatenate((window.samples, tail))
+        return self._features(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
+
+
+def _stop_when(cancelled: Callable[[], bool]) -> Any:
+    from transformers import StoppingCriteria, StoppingCriteriaList
+
+    class Stop(StoppingCriteria):  # type: ignore[misc]  # the base has no types
+        """Looked at after every token: the only place where a generation can be ended."""
+
+        def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+            """Whether each row is to end."""
+            import torch
+
+            del scores, kwargs
+            return torch.full((input_ids.shape[0],), cancelled(), dtype=torch.bool)
+
+    return StoppingCriteriaList([Stop()])
+
+
+def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progress) -> NpuWhisper:
+    """Load the artifact. Raises ModelError, LayoutError or DeviceError with all the words."""
+    started = time.perf_counter()
+    folder = Path(command.folder)
+    _require_files(folder)
+    progress("Starting the runtime", None)
+    active = activate(device)
+    vendor_stack()
+    from transformers import AutoModelForSpeechSeq2Seq, AutoTokenizer, WhisperFeatureExtractor
+
+    progress("Checking the layout", 0.4)
+    layout = validate(command.layout, active.board, active.devices)
+    kwargs = from_pretrained_kwargs(layout, ("encoder_", "decoder_"))
+    progress("Reading the tokenizer", 0.5)
+    with _damage_explained(folder):
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        features = WhisperFeatureExtractor.from_pretrained(str(folder), local_files_only=True)
+        progress("Loading weights onto the device", 0.6)
+        with device_faults(folder.name):
+            model = AutoModelForSpeechSeq2Seq.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    model.eval()
+    info = ModelInfo(
+        model_id=command.model_id,
+        title=model_title(folder),
+        kind="speech",
+        family="whisper",
+        folder=str(folder),
+        device=active.title,
+        simulated=active.simulated,
+        layout=effective_from_model(model),
+        context_length=_WINDOW_SECONDS,
+        prefill_chunk=0,
+        load_seconds=time.perf_counter() - started,
+    )
+    return NpuWhisper(model, features, tokenizer, info)
+
+
+@contextmanager
+def _damage_explained(folder: Path) -> Iterator[None]:
+    """Turn a library's complaint about a file of the folder into a ModelDamagedError."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelDamagedError(
+            f"The speech model in {folder} cannot be read.",
+            remedy="Verify it in the Models pane, or fetch it again.",
+            unharmed="Other models and your transcripts are unharmed.",
+            detail=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _require_files(folder: Path) -> None:
+    wanted = (
+        "*.mxq",
+        "*.safetensors",
+        "tokenizer.json",
+        "preprocessor_config.json",
+        "generation_config.json",
+    )
+    missing = [pattern for pattern in wanted if not any(folder.glob(pattern))]
+    if missing:
+        raise ModelIncompleteError(
+            f"The speech model in {folder} has no {', no '.join(missing)}.",
+            remedy="Fetch the model again, or choose the folder of a complete download.",
+            unharmed="Other models and your transcripts are unharmed.",
+        )
