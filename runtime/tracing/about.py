@@ -40,7 +40,7 @@ class About:
 
 def device_process(metadata: Metadata) -> str:
     """The name of the process that the device's events are shown under."""
-    return f"qbruntime ({metadata.device})" if metadata.device else "qbruntime"
+    return f"qbruntime · {metadata.device}" if metadata.device else "qbruntime"
 
 
 def about_args(trace: Trace) -> Args:
