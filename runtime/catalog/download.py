@@ -12,7 +12,7 @@ import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -95,15 +95,22 @@ def matches(path: Path, remote: Remote, job: Job) -> bool:
 
 def sha256_of(path: Path, job: Job, stage: str) -> str:
     """The file's SHA-256 in hex, reporting as it goes."""
-    digest = hashlib.sha256()
-    job.begin(stage, path.stat().st_size)
-    done = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            done += len(chunk)
-            job.advance(done)
-    return digest.hexdigest()
+    return hash_files([path], job, stage)[0]
+
+
+def hash_files(paths: Sequence[Path], job: Job, stage: str) -> list[str]:
+    """The files' SHA-256 in hex, reporting them as one stage."""
+    job.begin(stage, sum(path.stat().st_size for path in paths))
+    result, done = [], 0
+    for path in paths:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                done += len(chunk)
+                job.advance(done)
+        result.append(digest.hexdigest())
+    return result
 
 
 def _require_space(remote: Remote, part: Path) -> None:

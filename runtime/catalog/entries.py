@@ -123,7 +123,7 @@ DEMO_ENTRIES: tuple[Entry, ...] = (
         licence="Apache-2.0",
         source=_SMOLLM2,
         preparation="smollm2",
-        disk_bytes=330_000_000,
+        disk_bytes=540_000_000,
         note="A very small English chat model: for trying the app, not for facts.",
     ),
     Entry(

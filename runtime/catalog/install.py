@@ -37,7 +37,7 @@ from runtime.messages import ModelKind
 _UNHARMED = "Installed models are unharmed."
 _DEMO_CONTEXT = 4096
 """Tokens a demo chat model keeps; its 8192 would double the simulated device's memory for no use."""
-_SCRATCH_FACTOR = 2.2
+_SCRATCH_FACTOR = 1.7
 """Converting holds the checkpoint beside the artifact for a while."""
 _STEPS = 1000
 

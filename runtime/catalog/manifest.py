@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast, get_args
 
-from runtime.catalog.download import sha256_of
+from runtime.catalog.download import hash_files
 from runtime.catalog.entries import DeviceKind
 from runtime.catalog.job import Job
 from runtime.errors import ModelDamagedError, ModelIncompleteError
@@ -62,13 +62,10 @@ class Manifest:
 def write_manifest(folder: Path, about: Description, job: Job) -> Manifest:
     """Hash every file below `folder` and write the manifest last."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    hashes = hash_files(paths, job, "Recording the files")
     records = tuple(
-        FileRecord(
-            path.relative_to(folder).as_posix(),
-            path.stat().st_size,
-            sha256_of(path, job, f"Recording {path.name}"),
-        )
-        for path in paths
+        FileRecord(path.relative_to(folder).as_posix(), path.stat().st_size, sha256)
+        for path, sha256 in zip(paths, hashes, strict=True)
     )
     document = {"format": _FORMAT, **asdict(about), "files": [asdict(item) for item in records]}
     unfinished = folder / (MANIFEST + ".new")
@@ -107,11 +104,8 @@ def missing_files(folder: Path, manifest: Manifest) -> list[str]:
 
 def damaged_files(folder: Path, manifest: Manifest, job: Job) -> list[str]:
     """Files whose content is not what was installed; reads everything."""
-    return [
-        item.path
-        for item in manifest.files
-        if sha256_of(folder / item.path, job, f"Checking {item.path}") != item.sha256
-    ]
+    hashes = hash_files([folder / item.path for item in manifest.files], job, "Checking the files")
+    return [item.path for item, sha256 in zip(manifest.files, hashes, strict=True) if item.sha256 != sha256]
 
 
 def _has_size(path: Path, size: int) -> bool:

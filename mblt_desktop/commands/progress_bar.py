@@ -1,0 +1,57 @@
+"""One line on standard error that shows how far a long job is; silent when nobody watches."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from types import TracebackType
+
+from runtime.catalog.job import Progress
+
+_BAR = 24
+
+
+class ProgressBar:
+    """Draws over its own line on a terminal; elsewhere it names each stage once."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._stage = ""
+        self._terminal = sys.stderr.isatty()
+        self._drawn = False
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def show(self, progress: Progress) -> None:
+        """Draw the present state."""
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write("\r\x1b[K" + line(self._title, progress)[:width])
+            self._drawn = True
+        elif progress.stage != self._stage:
+            sys.stderr.write(f"{self._title}: {progress.stage}\n")
+        self._stage = progress.stage
+        sys.stderr.flush()
+
+
+def line(title: str, progress: Progress) -> str:
+    """The state in one line: bar, share, speed and the time left, each only when known."""
+    parts = [f"{title}:"]
+    if progress.total:
+        share = min(1.0, progress.done / progress.total)
+        filled = round(share * _BAR)
+        parts.append(f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}")
+    parts.append(progress.stage)
+    if progress.bytes_per_second:
+        parts.append(f"{progress.bytes_per_second / 1e6:.1f} MB/s")
+    if progress.seconds_left is not None and progress.seconds_left >= 1:
+        parts.append(f"{progress.seconds_left:.0f} s left")
+    return " ".join(parts)
