@@ -1,0 +1,158 @@
+"""The question box: presets, the text, Ask and Stop."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, Qt, Signal, Slot
+from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPlainTextEdit, QVBoxLayout
+
+from mblt_desktop.theme import font
+from mblt_desktop.widgets import Button, Label, PrimaryButton, restyle
+
+PRESETS = (
+    ("Describe", "Describe this picture."),
+    ("Read text", "Read all the text in this picture, line by line, and write it down exactly as it stands."),
+    ("Extract table", "Extract the table in this picture as a Markdown table."),
+    ("Compare two", "Compare the two pictures: what do they have in common, and how do they differ?"),
+)
+"""(name, question)."""
+COMPARE = 3
+_LINES = 3
+
+
+class QuestionEdit(QPlainTextEdit):
+    """Enter asks, Shift+Enter starts a line; pasted pictures go to the gallery, not into the text."""
+
+    submitted = Signal()
+    media_pasted = Signal(object)
+    """QMimeData with a picture or files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "composer")
+        self.setPlaceholderText("Ask about this picture")
+        self.setAccessibleName("Question about the picture")
+        self.setTabChangesFocus(True)
+        self.setFont(font())
+        self.setFixedHeight(self.fontMetrics().lineSpacing() * _LINES + 8)
+        self._composing = False
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter that confirms an input method's text does not ask."""
+        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if enter and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            if not self._composing:
+                self.submitted.emit()
+            return
+        super().keyPressEvent(event)
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        """Remember whether a text is being composed."""
+        self._composing = bool(event.preeditString())
+        super().inputMethodEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """Leaving the box ends composing."""
+        self._composing = False
+        super().focusOutEvent(event)
+
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        """Pictures and files are taken too."""
+        return source.hasImage() or source.hasUrls() or super().canInsertFromMimeData(source)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        """Text goes into the box; pictures and files go to the gallery."""
+        if source.hasUrls() or (source.hasImage() and not source.hasText()):
+            self.media_pasted.emit(source)
+        else:
+            super().insertFromMimeData(source)
+
+
+class QuestionBox(QFrame):
+    """Presets over the text over the buttons. Says why asking is not possible."""
+
+    asked = Signal(str)
+    stop_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "composer")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 10, 12, 10)
+        column.setSpacing(8)
+        self.presets = [Button(name) for name, _ in PRESETS]
+        grid = QGridLayout()
+        grid.setSpacing(6)
+        for number, button in enumerate(self.presets):
+            button.setFont(font("small"))
+            button.setStyleSheet("padding: 4px 8px;")
+            button.setProperty("preset", number)
+            button.setToolTip(PRESETS[number][1])
+            button.clicked.connect(self._on_preset_clicked)
+            grid.addWidget(button, 0, number)
+        column.addLayout(grid)
+        self.edit = QuestionEdit()
+        self.edit.textChanged.connect(self._update)
+        self.edit.submitted.connect(self._on_ask_clicked)
+        column.addWidget(self.edit)
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        self._hint = Label("", "muted", "small", wrap=True)
+        self.ask = PrimaryButton("Ask", "send")
+        self.ask.clicked.connect(self._on_ask_clicked)
+        self.stop = Button("Stop", "stop")
+        self.stop.clicked.connect(self.stop_requested)
+        row.addWidget(self._hint, 1)
+        row.addWidget(self.stop)
+        row.addWidget(self.ask)
+        column.addLayout(row)
+        self._reason = ""
+        self._running = False
+        self._stopping = False
+        self._pictures = 0
+        self._update()
+
+    @property
+    def hint(self) -> str:
+        """The line beside the buttons."""
+        return self._hint.text()
+
+    def set_state(self, reason: str, pictures: int, *, running: bool, stopping: bool) -> None:
+        """Why asking is disabled (empty: it is not), how many pictures are selected, what runs."""
+        self._reason, self._pictures = reason, pictures
+        self._running, self._stopping = running, stopping
+        self._update()
+
+    @Slot()
+    def _update(self) -> None:
+        self.ask.setVisible(not self._running)
+        self.stop.setVisible(self._running)
+        self.stop.setEnabled(not self._stopping)
+        self.stop.setText("Stopping…" if self._stopping else "Stop")
+        written = bool(self.edit.toPlainText().strip())
+        self.ask.setEnabled(not self._reason and written)
+        self.ask.setToolTip(
+            self._reason or ("" if written else "Write a question first, or choose one above.")
+        )
+        self._hint.setText("" if self._running else self._reason or "Enter asks, Shift+Enter starts a line")
+        two = self._pictures == 2
+        compare = self.presets[COMPARE]
+        compare.setEnabled(two)
+        tip = PRESETS[COMPARE][1] if two else "Select two pictures in the list first (Ctrl+click)."
+        compare.setToolTip(tip)
+        restyle(self, current=self.edit.hasFocus())
+
+    @Slot()
+    def _on_preset_clicked(self) -> None:
+        button = self.sender()
+        assert isinstance(button, Button)
+        self.edit.setPlainText(PRESETS[int(button.property("preset"))][1])
+        self.edit.setFocus()
+        self.edit.selectAll()
+
+    @Slot()
+    def _on_ask_clicked(self) -> None:
+        question = self.edit.toPlainText().strip()
+        if question and not self._reason and not self._running:
+            self.edit.clear()
+            self.asked.emit(question)
