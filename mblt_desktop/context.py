@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from PySide6.QtCore import SignalInstance
 
+from mblt_desktop.devices.monitor import DeviceMonitor
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.paths import Paths
 from mblt_desktop.theme import ThemeManager
@@ -70,6 +71,7 @@ class AppContext:
     preferences: Preferences
     theme: ThemeManager
     paths: Paths
+    devices: DeviceMonitor = field(default_factory=DeviceMonitor)
     shell: Shell | None = field(default=None)
 
     def submit(self, command: Command) -> None:
