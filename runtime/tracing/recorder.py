@@ -204,7 +204,12 @@ class Recorder:
         window.add((COUNTER, name, now, value, threading.get_native_id(), None, {}), now)
 
     def begin_request(self, request_id: str, title: str, kind: str) -> None:
-        """Open the request's own track, from submit to finish. The title names it, never quotes it."""
+        """Open the request's own track, from submit to finish. The title names it, never quotes it.
+
+        The first to call it for a request wins: the window at the submit, else the engine.
+        """
+        if request_id in self._requests:
+            return
         if len(self._requests) >= MAX_KNOWN_REQUESTS:
             self._requests.pop(next(iter(self._requests)), None)
         self._requests[request_id] = (title, kind)
