@@ -1,0 +1,199 @@
+"""Make a simulated artifact from a plain Hugging Face checkpoint.
+
+The result is a folder that `transformers-mblt`'s Auto classes load as they load a compiled one: `config.json`
+with a `mobilint-…` model type, the host's own weights, tokenizer and processor files, and the `.mxq` files,
+which execute the checkpoint's float32 weights on the simulated device.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runtime.errors import ModelUnsupportedError, SettingError, StorageError, storage_error
+from runtime.simulator import artifact
+from runtime.simulator.artifact import CORE_MODES, Header, WeightFile
+from runtime.simulator.checkpoint import Checkpoint, Progress, write_file, write_weights
+from runtime.simulator.device import BOARDS, Board
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_CONTEXT = 4096
+"""Positions a KV slot holds unless asked otherwise: what the checkpoint allows, but at most this."""
+
+_COPIED = (
+    "generation_config.json",
+    "tokenizer*",
+    "vocab.*",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "normalizer.json",
+    "chat_template*",
+    "*processor_config.json",
+    "LICENSE*",
+    "README.md",
+)
+_DROPPED = ("auto_map", "torch_dtype", "_name_or_path", "transformers_version")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """What the artifact is "compiled" for."""
+
+    core_modes: tuple[str, ...]
+    max_batch_size: int
+    context_length: int | None
+    prefill_chunk: int
+    board: Board
+
+    def context(self, longest: int) -> int:
+        """Positions of a KV slot for a network that goes up to `longest`."""
+        return min(longest, self.context_length or DEFAULT_CONTEXT)
+
+
+@dataclass(slots=True)
+class Target:
+    """The folder being built, for a family's builder to fill."""
+
+    folder: Path
+    options: BuildOptions
+    progress: Progress
+    config: dict[str, Any] = field(default_factory=dict)
+    """Becomes config.json: the checkpoint's, to be completed by the builder."""
+
+    def write_weights(self, stem: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> list[WeightFile]:
+        """Write tensors for one or several `.mxq` files; the host reads none of them."""
+        return write_weights(self.folder, stem, tensors)
+
+    def write_host_weights(self, tensors: dict[str, torch.Tensor]) -> WeightFile:
+        """Write what the vendor's classes load themselves; a `.mxq` may name the file too."""
+        return write_file(self.folder / "model.safetensors", tensors)
+
+    def write_mxq(self, name: str, header: Header, *, prefix: str = "") -> None:
+        """Write a `.mxq` and the configuration that makes the vendor's classes load it."""
+        options = self.options
+        modes = options.core_modes
+        header = replace(
+            header,
+            core_modes=modes,
+            # Kinder than the vendor's rule, so that one demo model can show every layout.
+            auto_core_mode=modes[0],
+            devices=(options.board.name,),
+        )
+        artifact.write(self.folder / name, header)
+        self.config |= {
+            f"{prefix}mxq_path": name,
+            f"{prefix}core_mode": "auto",
+            f"{prefix}target_clusters": [f"0:{cluster}" for cluster in range(options.board.clusters)],
+            f"{prefix}max_batch_size": header.batch,
+            f"{prefix}target_device": options.board.name,
+            f"{prefix}dev_no": 0,
+        }
+
+
+Builder = Callable[[Checkpoint, Target], None]
+
+
+def builders() -> dict[str, Builder]:
+    """The builder of each checkpoint family."""
+    from runtime.simulator.build_decoder import build_decoder
+
+    return {"llama": build_decoder, "qwen2": build_decoder, "qwen3": build_decoder}
+
+
+def build_artifact(
+    hf_dir: Path,
+    out_dir: Path,
+    *,
+    core_modes: Sequence[str] = CORE_MODES,
+    max_batch_size: int = 1,
+    context_length: int | None = None,
+    prefill_chunk: int = 128,
+    target_device: str = "aries-rb",
+    progress: Progress | None = None,
+) -> None:
+    """Read the checkpoint in `hf_dir` and write a simulated artifact folder `out_dir`.
+
+    `core_modes` are compiled in (the first is what `auto` takes), `max_batch_size` is the number of KV slots,
+    `context_length` the positions of each, `prefill_chunk` the most positions of one prefill step. `out_dir`
+    must not exist or be empty; it appears only when complete. `progress` gets a stage and a fraction in 0..1.
+
+    Raises SettingError for values out of range, ModelUnsupportedError, ModelIncompleteError or
+    ModelDamagedError for the checkpoint, StorageError for the disk.
+    """
+    checkpoint = Checkpoint(hf_dir)
+    options = BuildOptions(
+        tuple(core_modes), max_batch_size, context_length, prefill_chunk, BOARDS[target_device]
+    )
+    _check(options)
+    builder = builders().get(checkpoint.model_type)
+    if builder is None:
+        raise ModelUnsupportedError(
+            f"The checkpoint {hf_dir} is of the family “{checkpoint.model_type}”, which cannot be simulated.",
+            remedy=f"Choose one of {', '.join(sorted(builders()))}.",
+        )
+    report = progress or (lambda stage, fraction: None)
+    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+        raise StorageError(
+            f"{out_dir} exists already.",
+            unharmed="Nothing was changed.",
+            remedy="Choose another name, or remove it first.",
+        )
+    try:
+        out_dir.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{out_dir.name}.", dir=out_dir.parent))
+    except OSError as error:
+        raise storage_error(error, str(out_dir.parent), unharmed="Nothing was changed.") from error
+    try:
+        _fill(Target(staging, options, report, config=dict(checkpoint.config)), checkpoint, builder)
+        os.chmod(staging, 0o755)  # mkdtemp makes it private
+        os.replace(staging, out_dir)
+    except OSError as error:
+        raise storage_error(error, str(out_dir), unharmed="Nothing was changed.") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    report("Done", 1.0)
+
+
+def _fill(target: Target, checkpoint: Checkpoint, builder: Builder) -> None:
+    builder(checkpoint, target)
+    for name in _DROPPED:
+        target.config.pop(name, None)
+    target.config["dtype"] = "float32"
+    (target.folder / "config.json").write_text(json.dumps(target.config, indent=2) + "\n", encoding="utf-8")
+    for pattern in _COPIED:
+        for path in checkpoint.folder.glob(pattern):
+            if path.is_file() and not (target.folder / path.name).exists():
+                shutil.copyfile(path, target.folder / path.name)
+
+
+def _check(options: BuildOptions) -> None:
+    possible = CORE_MODES if len(options.board.cores) > 1 else ("single",)
+    wrong = [mode for mode in options.core_modes if mode not in possible]
+    if wrong or not options.core_modes:
+        raise SettingError(
+            "core_modes",
+            f"A model for {options.board.name} cannot be compiled for {', '.join(wrong) or 'no core mode'}.",
+            remedy=f"Use some of {', '.join(possible)}.",
+        )
+    if options.max_batch_size > 1 and options.core_modes[0] != "single":
+        raise SettingError(
+            "max_batch_size",
+            "A batch model runs in single core mode only.",
+            remedy="Put single first among the core modes, or use a batch size of 1.",
+        )
+    for name, value, high in (
+        ("max_batch_size", options.max_batch_size, 256),
+        ("context_length", options.context_length or 1, 1 << 20),
+        ("prefill_chunk", options.prefill_chunk, 1 << 20),
+    ):
+        if not 1 <= value <= high:
+            raise SettingError(name, f"{name} is {value}.", remedy=f"Use a number from 1 to {high}.")

@@ -1,0 +1,118 @@
+"""Llama, Qwen2 and Qwen3 checkpoints as decoder artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from runtime.errors import ModelUnsupportedError
+from runtime.simulator.artifact import Header
+from runtime.simulator.build import Target
+from runtime.simulator.checkpoint import Checkpoint
+from runtime.simulator.decoder import DecoderArchitecture
+
+if TYPE_CHECKING:
+    import torch
+
+_NAMES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+# Scalings that depend on the length of the sequence at hand would need a table per length.
+_FIXED_SCALINGS = ("default", "linear", "llama3", "yarn")
+
+
+def build_decoder(checkpoint: Checkpoint, target: Target) -> None:
+    """Write the `.mxq`, its weights and the host's embedding of a text model."""
+    config = checkpoint.load_config()
+    options = target.options
+    context = options.context(config.max_position_embeddings)
+    _check(checkpoint, config, context)
+    frequencies, scale = rotary_frequencies(config)
+    tied = config.tie_word_embeddings and not checkpoint.has("lm_head.weight")
+    target.progress("Reading the embedding", 0.0)
+    host = target.write_host_weights({"embed_tokens.weight": checkpoint.tensor("model.embed_tokens.weight")})
+    weights = target.write_weights("simulated", _tensors(checkpoint, config, frequencies, tied, target))
+    header = Header(
+        role="decoder",
+        architecture=asdict(_architecture(config, scale)),
+        weights=(*weights, host) if tied else tuple(weights),
+        batch=options.max_batch_size,
+        max_cache_size=context,
+        prefill_width=min(options.prefill_chunk, context),
+        tensor_names={"lm_head": "embed_tokens.weight"} if tied else {},
+    )
+    family = checkpoint.model_type
+    target.config |= {
+        "model_type": f"mobilint-{family}",
+        "architectures": [f"Mobilint{_NAMES[family]}ForCausalLM"],
+        "npu_prefill_chunk_size": header.prefill_width,
+    }
+    target.write_mxq(f"{family}.mxq", header)
+
+
+def rotary_frequencies(config: Any) -> tuple[torch.Tensor, float]:
+    """Inverse frequencies (head size / 2,) and the factor on the tables, after the config's scaling."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    rotary = LlamaRotaryEmbedding(config)
+    return rotary.inv_freq, float(rotary.attention_scaling)
+
+
+def _architecture(config: Any, scale: float) -> DecoderArchitecture:
+    heads = config.num_attention_heads
+    return DecoderArchitecture(
+        hidden=config.hidden_size,
+        layers=config.num_hidden_layers,
+        heads=heads,
+        kv_heads=config.num_key_value_heads or heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        intermediate=config.intermediate_size,
+        vocab=config.vocab_size,
+        norm_epsilon=config.rms_norm_eps,
+        rope_scale=scale,
+    )
+
+
+def _tensors(
+    checkpoint: Checkpoint, config: Any, frequencies: torch.Tensor, tied: bool, target: Target
+) -> Iterator[tuple[str, torch.Tensor]]:
+    yield "rope.inverse_frequencies", frequencies
+    yield "norm", checkpoint.tensor("model.norm.weight")
+    if not tied:
+        yield "lm_head", checkpoint.tensor("lm_head.weight")
+    for number in range(config.num_hidden_layers):
+        target.progress("Packing the layers", number / config.num_hidden_layers)
+        ours, theirs = f"layers.{number}.", f"model.layers.{number}."
+        attention, mlp = theirs + "self_attn.", theirs + "mlp."
+        yield ours + "input_norm", checkpoint.tensor(theirs + "input_layernorm.weight")
+        yield ours + "mlp_norm", checkpoint.tensor(theirs + "post_attention_layernorm.weight")
+        for kind, suffix in (("weight", ""), ("bias", "_bias")):
+            for name, parts in (
+                ("qkv", [f"{attention}{part}_proj" for part in "qkv"]),
+                ("output", [attention + "o_proj"]),
+                ("gate_up", [mlp + "gate_proj", mlp + "up_proj"]),
+                ("down", [mlp + "down_proj"]),
+            ):
+                if kind == "weight" or checkpoint.has(f"{parts[0]}.bias"):
+                    yield ours + name + suffix, checkpoint.stacked(f"{part}.{kind}" for part in parts)
+        for name in ("query", "key"):
+            norm = f"{attention}{name[0]}_norm.weight"
+            if checkpoint.has(norm):
+                yield f"{ours}{name}_norm", checkpoint.tensor(norm)
+
+
+def _check(checkpoint: Checkpoint, config: Any, context: int) -> None:
+    scaling = config.rope_parameters.get("rope_type", "default")
+    window = getattr(config, "sliding_window", None)
+    slides = "sliding_attention" in (getattr(config, "layer_types", None) or ())
+    reason = ""
+    if config.hidden_act != "silu":
+        reason = f"its activation {config.hidden_act}"
+    elif scaling not in _FIXED_SCALINGS:
+        reason = f"its rotary scaling “{scaling}”"
+    elif slides and window is not None and window < context:
+        reason = f"its sliding window of {window} positions (a context of at most that works)"
+    if reason:
+        raise ModelUnsupportedError(
+            f"The checkpoint {checkpoint.folder} cannot be simulated: {reason} is not supported.",
+            remedy="Choose another checkpoint, or build with other options.",
+        )

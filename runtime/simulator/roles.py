@@ -1,0 +1,40 @@
+"""Which executor runs which role. A new family adds its class here and a builder in `build.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.errors import ModelDamagedError, ModelUnsupportedError
+from runtime.simulator.artifact import Header
+from runtime.simulator.decoder import Decoder
+from runtime.simulator.executor import Executor
+from runtime.simulator.weights import Weights
+
+ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
+    "decoder": Decoder,
+}
+
+
+def make_executor(path: Path, header: Header) -> Executor:
+    """The network of an artifact on its mapped weights.
+
+    Raises ModelUnsupportedError for a role of a newer program, ModelDamagedError when header and weights do
+    not make the network the role needs.
+    """
+    factory = ROLES.get(header.role)
+    if factory is None:
+        raise ModelUnsupportedError(
+            f"The model {path.name} has the role “{header.role}”, which this program does not know.",
+            remedy="Update the program, or build the model again with this version.",
+            unharmed="Other models and your conversations are unharmed.",
+        )
+    try:
+        return factory(header, Weights(path, header))
+    except (TypeError, ValueError, KeyError) as error:
+        raise ModelDamagedError(
+            f"The file {path.name} is damaged: its architecture does not make a {header.role} ({error}).",
+            remedy="Fetch or build the model again.",
+            unharmed="Other models and your conversations are unharmed.",
+            detail=str(path),
+        ) from error
