@@ -21,8 +21,8 @@ from runtime.catalog.job import Job
 from runtime.errors import DiskFullError, DownloadError, HashMismatchError, NetworkError, storage_error
 
 _CHUNK = 1 << 18
-_TIMEOUT = 15.0
-"""Seconds without a byte after which the connection is opened anew."""
+_TIMEOUT = 8.0
+"""Seconds without a byte after which the connection is opened anew; also the longest wait for a Cancel."""
 _TRIES_WITHOUT_NEWS = 3
 """Tries that bring no byte further before giving up."""
 _RETRY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
