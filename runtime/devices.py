@@ -137,6 +137,9 @@ def _require_active() -> None:
 def _simulated() -> ActiveDevice:
     from runtime import simulator
 
+    # One core stays free for the window: with every core computing, torch's threads wait for each other in
+    # busy loops as soon as anything else runs (measured: docs/decisions.md). Read when torch is loaded.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) - 1)))
     simulator.install(devices=1, board=SIMULATED_BOARD)
     return ActiveDevice(SIMULATED_TITLE, simulated=True, board=SIMULATED_BOARD, devices=1)
 
