@@ -13,7 +13,7 @@ from runtime.errors import ModelIncompleteError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.faults import device_faults
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
-from runtime.messages import ModelInfo, Turn
+from runtime.messages import ModelInfo, ModelKind, Turn
 
 SAMPLING_KEYS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 DEFAULT_CHUNK = 128
@@ -175,10 +175,19 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def model_info(
-    model_id: str, folder: Path, family: str, kind: Any, model: Any, active: ActiveDevice, seconds: float
+    model_id: str,
+    folder: Path,
+    family: str,
+    kind: ModelKind,
+    model: Any,
+    active: ActiveDevice,
+    seconds: float,
+    *,
+    text: Any = None,
 ) -> ModelInfo:
-    """What the UI may know of a loaded model."""
+    """What the UI may know of a loaded model; `text` is the submodel with the KV cache, if it is one."""
     generation = model.generation_config
+    decoder = model if text is None else text
     defaults = {
         key: value
         for key in SAMPLING_KEYS
@@ -196,8 +205,8 @@ def model_info(
         device=active.title,
         simulated=active.simulated,
         layout=layout,
-        context_length=context_length(model),
-        prefill_chunk=prefill_chunk(model, layout.core_mode),
+        context_length=context_length(decoder),
+        prefill_chunk=prefill_chunk(decoder),
         sampling_defaults=defaults,
         load_seconds=seconds,
     )
@@ -210,7 +219,7 @@ def context_length(model: Any) -> int:
     return compiled or int(model.config.max_position_embeddings)
 
 
-def prefill_chunk(model: Any, core_mode: str) -> int:
+def prefill_chunk(model: Any) -> int:
     """Prompt positions the artifact takes in one call, by the vendor's rule of resolution."""
     chunk = model.resolve_npu_prefill_chunk_size(None)
     return int(chunk) if chunk else DEFAULT_CHUNK

@@ -53,6 +53,8 @@ class BuildOptions:
     context_length: int | None
     prefill_chunk: int
     board: Board
+    image_side: int | None = None
+    """Side in pixels of the one picture an image model is compiled for; None takes any number and size."""
 
     def context(self, longest: int) -> int:
         """Positions of a KV slot for a network that goes up to `longest`."""
@@ -105,8 +107,14 @@ Builder = Callable[[Checkpoint, Target], None]
 def builders() -> dict[str, Builder]:
     """The builder of each checkpoint family."""
     from runtime.simulator.build_decoder import build_decoder
+    from runtime.simulator.build_vision import build_qwen2_vl
 
-    return {"llama": build_decoder, "qwen2": build_decoder, "qwen3": build_decoder}
+    return {
+        "llama": build_decoder,
+        "qwen2": build_decoder,
+        "qwen3": build_decoder,
+        "qwen2_vl": build_qwen2_vl,
+    }
 
 
 def build_artifact(
@@ -118,12 +126,14 @@ def build_artifact(
     context_length: int | None = None,
     prefill_chunk: int = 128,
     target_device: str = "aries-rb",
+    image_side: int | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Read the checkpoint in `hf_dir` and write a simulated artifact folder `out_dir`.
 
     `core_modes` are compiled in (the first is what `auto` takes), `max_batch_size` is the number of KV slots,
-    `context_length` the positions of each, `prefill_chunk` the most positions of one prefill step. `out_dir`
+    `context_length` the positions of each, `prefill_chunk` the most positions of one prefill step,
+    `image_side` the pixels of the square picture an image model is compiled for (None: any size). `out_dir`
     must not exist or be empty; it appears only when complete. `progress` gets a stage and a fraction in 0..1.
 
     Raises SettingError for values out of range, ModelUnsupportedError, ModelIncompleteError or
@@ -131,7 +141,7 @@ def build_artifact(
     """
     checkpoint = Checkpoint(hf_dir)
     options = BuildOptions(
-        tuple(core_modes), max_batch_size, context_length, prefill_chunk, BOARDS[target_device]
+        tuple(core_modes), max_batch_size, context_length, prefill_chunk, BOARDS[target_device], image_side
     )
     _check(options)
     builder = builders().get(checkpoint.model_type)

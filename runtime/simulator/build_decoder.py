@@ -22,24 +22,7 @@ _FIXED_SCALINGS = ("default", "linear", "llama3", "yarn")
 
 def build_decoder(checkpoint: Checkpoint, target: Target) -> None:
     """Write the `.mxq`, its weights and the host's embedding of a text model."""
-    config = checkpoint.load_config()
-    options = target.options
-    context = options.context(config.max_position_embeddings)
-    _check(checkpoint, config, context)
-    frequencies, scale = rotary_frequencies(config)
-    tied = config.tie_word_embeddings and not checkpoint.has("lm_head.weight")
-    target.progress("Reading the embedding", 0.0)
-    host = target.write_host_weights({"embed_tokens.weight": checkpoint.tensor("model.embed_tokens.weight")})
-    weights = target.write_weights("simulated", _tensors(checkpoint, config, frequencies, tied, target))
-    header = Header(
-        role="decoder",
-        architecture=asdict(_architecture(config, scale)),
-        weights=(*weights, host) if tied else tuple(weights),
-        batch=options.max_batch_size,
-        max_cache_size=context,
-        prefill_width=min(options.prefill_chunk, context),
-        tensor_names={"lm_head": "embed_tokens.weight"} if tied else {},
-    )
+    header = write_decoder(checkpoint, checkpoint.load_config(), target)
     family = checkpoint.model_type
     target.config |= {
         "model_type": f"mobilint-{family}",
@@ -47,6 +30,38 @@ def build_decoder(checkpoint: Checkpoint, target: Target) -> None:
         "npu_prefill_chunk_size": header.prefill_width,
     }
     target.write_mxq(f"{family}.mxq", header)
+
+
+def write_decoder(
+    checkpoint: Checkpoint,
+    config: Any,
+    target: Target,
+    *,
+    role: str = "decoder",
+    embedding: str = "embed_tokens.weight",
+) -> Header:
+    """Write a decoder's weights and the host's embedding, which the vendor's classes look up as `embedding`.
+
+    `config` is the text model's. Returns the header of its `.mxq`.
+    """
+    options = target.options
+    context = options.context(config.max_position_embeddings)
+    _check(checkpoint, config, context)
+    frequencies, scale = rotary_frequencies(config)
+    # The text half of an image model has no such field: there a checkpoint without a head is a tied one.
+    tied = getattr(config, "tie_word_embeddings", True) and not checkpoint.has("lm_head.weight")
+    target.progress("Reading the embedding", 0.0)
+    host = target.write_host_weights({embedding: checkpoint.tensor("model.embed_tokens.weight")})
+    weights = target.write_weights("simulated", _tensors(checkpoint, config, frequencies, tied, target))
+    return Header(
+        role=role,
+        architecture=asdict(_architecture(config, scale)),
+        weights=(*weights, host) if tied else tuple(weights),
+        batch=options.max_batch_size,
+        max_cache_size=context,
+        prefill_width=min(options.prefill_chunk, context),
+        tensor_names={"lm_head": embedding} if tied else {},
+    )
 
 
 def rotary_frequencies(config: Any) -> tuple[torch.Tensor, float]:

@@ -9,10 +9,14 @@ from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.simulator.artifact import Header
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.executor import Executor
+from runtime.simulator.mrope_decoder import MropeDecoder
+from runtime.simulator.vision import Vision
 from runtime.simulator.weights import Weights
 
 ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "decoder": Decoder,
+    "mrope decoder": MropeDecoder,
+    "vision": Vision,
 }
 
 

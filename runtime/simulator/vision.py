@@ -1,8 +1,8 @@
 """The vision role of Qwen2-VL: patches of one picture in, one embedding a merged patch out.
 
-A *dynamic* artifact takes `[patches (1, n, folded), cosines (1, n, head), sines (1, n, head)]`; a *static* one
-was compiled for one grid and takes the pixels rearranged, `(rows, columns, channels)`, with the positions of
-that grid inside. Both return `(1, n / 4, hidden)` for the usual merge of 2 x 2 patches.
+A *dynamic* artifact takes `[patches (1, n, folded), cosines (1, n, head), sines (1, n, head)]`; a *static*
+one was compiled for one grid and takes the pixels rearranged, `(rows, columns, channels)`, with the positions
+of that grid inside. Both return `(1, n / 4, hidden)` for the usual merge of 2 x 2 patches.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def unfold(arch: VisionArchitecture, pixels: Array) -> Array:
     """
     merge = arch.merge**2
     parts = pixels.reshape(-1, arch.patch, merge, arch.patch, arch.temporal_patch, CHANNELS)
-    return parts.transpose(0, 2, 5, 4, 1, 3).reshape(-1, arch.folded)
+    patches: Array = parts.transpose(0, 2, 5, 4, 1, 3).reshape(-1, arch.folded)
+    return patches
 
 
 def fixed_rope(arch: VisionArchitecture) -> tuple[Array, Array]:

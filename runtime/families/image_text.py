@@ -1,0 +1,250 @@
+"""Image-and-text models: Qwen2-VL through transformers-mblt's own classes.
+
+The adapter drives the two submodels itself: the vision model once for a picture, and only when the prefix
+cache does not already hold it; the text model chunk by chunk on embeddings. Positions are the reference's
+three-axis positions of the whole conversation, so a continued prefill and a continued decode count on where
+the picture left off.
+
+A *static* artifact was compiled for one picture of 224 x 224 pixels; a *dynamic* one takes any number and
+size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+from collections.abc import Sequence
+from math import isqrt
+from pathlib import Path
+from typing import Any, cast
+
+from runtime.config import DeviceChoice
+from runtime.devices import activate, vendor_stack
+from runtime.errors import ImageError, RequestError
+from runtime.families import mrope
+from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.causal_lm import (
+    DecodeStream,
+    dispose_model,
+    eos_ids,
+    model_info,
+    new_slot_cache,
+    require_weights,
+)
+from runtime.families.faults import device_faults
+from runtime.images import MODEL_SIDE, load_for_model
+from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
+from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
+from runtime.tracing.recorder import RECORDER
+
+LONGEST_ASPECT = 200
+"""The processor's own limit of long side to short side."""
+
+
+class ImageText:
+    """A loaded image model with one conversation at a time on its slot."""
+
+    def __init__(self, model: Any, processor: Any, info: ModelInfo, eos: frozenset[int]) -> None:
+        self._model = model
+        self._text = model.model.language_model
+        self._processor = processor
+        self.info = info
+        self.vocab_size = int(model.config.text_config.vocab_size)
+        self.eos_ids = eos
+        self.dynamic = bool(model.config.dynamic_vision)
+        """Whether any number and size of pictures is taken."""
+        self._image_token = int(model.config.image_token_id)
+
+    def render(self, turns: Sequence[Turn]) -> str:
+        """The conversation as the model's chat template writes it, with the answer's opening."""
+        messages = [{"role": turn.role, "content": self._content(turn)} for turn in turns]
+        return cast(
+            "str",
+            self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
+        )
+
+    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+        """The rendered conversation as tokens, with its pictures decoded and cut into patches."""
+        import torch
+
+        paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
+        pictures = self._pictures(paths)
+        batch = self._processor(text=[text], images=pictures or None, return_tensors="pt")
+        ids = batch["input_ids"][0].tolist()
+        grids = batch.get("image_grid_thw")
+        with torch.inference_mode():
+            positions = self._positions(batch, grids)
+        inputs: dict[str, Any] = {"positions": positions, "pixels": [], "grids": grids, "features": {}}
+        if grids is not None:
+            inputs["pixels"] = batch["pixel_values"].split(grids.prod(-1).tolist())
+        return Prompt(token_ids=ids, identity=self._identity(ids, inputs["pixels"], grids), inputs=inputs)
+
+    def new_cache(self) -> KvCache:
+        """An empty cache for one conversation on the text model's first slot."""
+        return new_slot_cache(self._text)
+
+    def reusable_prefix(self, prompt: Prompt, length: int) -> int:
+        """A prefill continues after any position, in the middle of a picture too: its features are whole."""
+        return length
+
+    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
+        """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
+        import torch
+
+        with torch.inference_mode(), device_faults(self.info.title):
+            embeds = self._text.embed_tokens(torch.tensor([prompt.token_ids[start:end]]))
+            self._place_pictures(prompt, embeds, start, end)
+            positions = prompt.inputs["positions"]
+            logits = self._forward(embeds, positions[:, :, start:end], cache)
+            if end == len(prompt.token_ids):
+                # Where decoding goes on: the vendor saves and restores this offset with the cache.
+                cast("Any", cache).rope_deltas = (positions.max() + 1 - end).reshape(1, 1)
+            return logits
+
+    def decode(self, token_id: int, cache: KvCache) -> Logits:
+        """Compute one more position; returns the logits after it, shape (vocab,)."""
+        import torch
+
+        with torch.inference_mode(), device_faults(self.info.title):
+            embeds = self._text.embed_tokens(torch.tensor([[token_id]]))
+            position = cast("Any", cache).rope_deltas + cache.get_seq_length()
+            return self._forward(embeds, position.reshape(1, 1, 1).expand(3, 1, 1), cache)
+
+    def token_stream(self) -> DecodeStream:
+        """A new incremental detokeniser."""
+        return DecodeStream(self._processor.tokenizer)
+
+    def dispose(self) -> None:
+        """Give the device memory back; caches of this model are lost."""
+        dispose_model(self._model)
+
+    # -- pictures -----------------------------------------------------------------------------
+
+    def _pictures(self, paths: list[str]) -> list[Any]:
+        """The pictures as the processor wants them; raises ImageError or RequestError."""
+        if not self.dynamic and len(paths) > 1:
+            raise RequestError(
+                f"{self.info.title} looks at one picture at a time; this question has {len(paths)}.",
+                remedy="Ask about one picture, or load a model compiled for several.",
+                unharmed="The pictures and their answers are unharmed.",
+            )
+        pictures = [load_for_model(path, self._longest_side(len(paths))) for path in paths]
+        for path, picture in zip(paths, pictures, strict=True):
+            long, short = max(picture.size), min(picture.size)
+            if self.dynamic and long >= LONGEST_ASPECT * short:
+                raise ImageError(
+                    f"{Path(path).name} is too narrow for {self.info.title}: "
+                    f"it takes pictures up to {LONGEST_ASPECT} times as long as wide.",
+                    remedy="Cut out the part you are asking about.",
+                )
+        return pictures
+
+    def _longest_side(self, count: int) -> int:
+        """Half of the context is for the pictures; a picture token covers one merged patch."""
+        if not self.dynamic:
+            return MODEL_SIDE
+        vision = self._model.config.vision_config
+        unit = int(vision.patch_size) * int(vision.spatial_merge_size)
+        tokens = max(1, self.info.context_length // 2 // max(1, count))
+        return min(MODEL_SIDE, isqrt(tokens) * unit)
+
+    def _content(self, turn: Turn) -> list[dict[str, str]]:
+        content = []
+        for part in turn.parts:
+            if isinstance(part, TextPart):
+                content.append({"type": "text", "text": self._literal(part.text)})
+            else:
+                content.append({"type": "image"})
+        return content
+
+    def _literal(self, text: str) -> str:
+        """A user's text with the picture placeholders broken up, so that they stay text."""
+        for token in (self._processor.image_token, self._processor.video_token):
+            text = text.replace(token, f"{token[0]}\N{ZERO WIDTH SPACE}{token[1:]}")
+        return text
+
+    def _identity(self, ids: list[int], pixels: Sequence[Any], grids: Any) -> list[Any]:
+        """Token ids; a picture's positions carry the hash of its patches beside the token."""
+        merge = int(self._model.config.vision_config.spatial_merge_size) ** 2
+        digests = []
+        for index, patches in enumerate(pixels):
+            grid = grids[index].numpy().tobytes()
+            digest = hashlib.sha256(patches.contiguous().numpy().tobytes() + grid).hexdigest()
+            digests += [digest] * (patches.shape[0] // merge)
+        waiting = iter(digests)
+        return [(token, next(waiting)) if token == self._image_token else token for token in ids]
+
+    def _positions(self, batch: Any, grids: Any) -> Any:
+        """The reference's positions of the whole prompt, shape (3, 1, tokens)."""
+        rope_index = self._model.model.get_rope_index
+        kwargs = {"image_grid_thw": grids, "attention_mask": batch["attention_mask"]}
+        if "mm_token_type_ids" in inspect.signature(rope_index).parameters:  # transformers >= 5
+            kwargs["mm_token_type_ids"] = batch["mm_token_type_ids"]
+        positions, _ = rope_index(batch["input_ids"], **kwargs)
+        return positions
+
+    def _place_pictures(self, prompt: Prompt, embeds: Any, start: int, end: int) -> None:
+        """Put the features of the pictures that lie in `start..end` into `embeds`, shape (1, n, hidden)."""
+        merge = int(self._model.config.vision_config.spatial_merge_size) ** 2
+        spots = [index for index, token in enumerate(prompt.token_ids) if token == self._image_token]
+        first = 0
+        for index, patches in enumerate(prompt.inputs["pixels"]):
+            own = spots[first : first + patches.shape[0] // merge]
+            first += len(own)
+            inside = [number for number, spot in enumerate(own) if start <= spot < end]
+            if inside:
+                features = self._features(prompt, index)
+                embeds[0, [own[number] - start for number in inside]] = features[inside].to(embeds.dtype)
+
+    def _features(self, prompt: Prompt, index: int) -> Any:
+        """What the vision model makes of a picture, shape (tokens, hidden); computed once a prompt."""
+        known: dict[int, Any] = prompt.inputs["features"]
+        if index not in known:
+            patches, grid = prompt.inputs["pixels"][index], prompt.inputs["grids"][index : index + 1]
+            with RECORDER.span("encode image", patches=int(patches.shape[0])):
+                output = self._model.model.visual(patches.float(), grid_thw=grid)
+            known[index] = getattr(output, "pooler_output", output)  # a plain tensor before transformers 5
+        return known[index]
+
+    def _forward(self, embeds: Any, positions: Any, cache: KvCache) -> Logits:
+        output = self._text(
+            inputs_embeds=embeds,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+            npu_prefill_chunk_size=int(embeds.shape[1]),
+        )
+        return cast("Logits", output.last_hidden_state.reshape(-1).numpy())
+
+
+def load_image_text(
+    model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
+) -> ImageText:
+    """Load an image artifact; raises ModelError, LayoutError or DeviceError with the words for the user."""
+    started = time.perf_counter()
+    progress("Starting the runtime", None)
+    active = activate(device)
+    vendor_stack()
+    from transformers import AutoModelForImageTextToText
+    from transformers_mblt.models.qwen2_vl.processing_qwen2_vl import MobilintQwen2VLProcessor
+
+    require_weights(folder)
+    progress("Checking the layout", 0.4)
+    asked = validate(layout, active.board, active.devices)
+    kwargs = from_pretrained_kwargs(asked, ("vision_", "text_"))
+    kwargs.pop("vision_max_batch_size", None)  # conversations in parallel concern the text model
+    progress("Reading the processor", 0.5)
+    processor = MobilintQwen2VLProcessor.from_pretrained(str(folder), local_files_only=True)
+    progress("Loading weights onto the device", 0.6)
+    with device_faults(folder.name):
+        model = AutoModelForImageTextToText.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    model.eval()
+    processor.sync_dynamic_vision_from_model(model)
+    text = model.model.language_model
+    if model.config.dynamic_vision:
+        mrope.repair(text._mobilint_rotary_emb)  # noqa: SLF001 - the vendor offers no other way to it
+    seconds = time.perf_counter() - started
+    info = model_info(model_id, folder, family, "image", model, active, seconds, text=text)
+    return ImageText(model, processor, info, eos_ids(model, processor.tokenizer))
