@@ -108,12 +108,14 @@ def builders() -> dict[str, Builder]:
     """The builder of each checkpoint family."""
     from runtime.simulator.build_decoder import build_decoder
     from runtime.simulator.build_vision import build_qwen2_vl
+    from runtime.simulator.build_whisper import build_whisper
 
     return {
         "llama": build_decoder,
         "qwen2": build_decoder,
         "qwen3": build_decoder,
         "qwen2_vl": build_qwen2_vl,
+        "whisper": build_whisper,
     }
 
 

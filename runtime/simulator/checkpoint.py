@@ -65,6 +65,10 @@ class Checkpoint:
         """Whether there is a tensor of that name."""
         return name in self._where
 
+    def names(self, prefix: str) -> list[str]:
+        """Names of the tensors that begin with `prefix`, in order."""
+        return sorted(name for name in self._where if name.startswith(prefix))
+
     def tensor(self, name: str) -> torch.Tensor:
         """A tensor in float32; raises ModelIncompleteError without it."""
         import torch

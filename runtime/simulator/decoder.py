@@ -168,22 +168,25 @@ def rotate(heads: Array, cos: Array, sin: Array, cos_second: Array, sin_second: 
     first[...] = turned
 
 
-def attend(queries: Array, keys: Array, values: Array, start: int) -> Array:
-    """Causal attention of queries (n, heads, size) from position `start` on over keys and values
-    (KV heads, start + n, size): (n, heads · size)."""
+def attend(queries: Array, keys: Array, values: Array, start: int | None) -> Array:
+    """Queries (n, heads, size) over keys and values (KV heads, positions, size): (n, heads · size).
+
+    Causal when the queries stand at the last n positions, from `start` on; None lets each see everything.
+    """
     count, heads, size = queries.shape
     groups = len(keys)
     # Every head of a group reads the same keys: one product per group, over its heads and positions.
     grouped = queries.reshape(count, groups, heads // groups, size).transpose(1, 2, 0, 3)
     scores = np.matmul(grouped.reshape(groups, -1, size) * np.float32(size**-0.5), keys.swapaxes(1, 2))
-    if count > 1:
+    if start is not None and count > 1:
         future = np.triu(np.full((count, count), -np.inf, dtype=np.float32), 1)
         scores.reshape(groups, -1, count, start + count)[..., start:] += future
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
-    mixed: Array = np.matmul(scores, values).reshape(groups, heads // groups, count, size)
-    return mixed.transpose(2, 0, 1, 3).reshape(count, heads * size)
+    mixed = np.matmul(scores, values).reshape(groups, heads // groups, count, size)
+    joined: Array = mixed.transpose(2, 0, 1, 3).reshape(count, heads * size)
+    return joined
 
 
 def _take_layer(weights: Weights, arch: DecoderArchitecture, number: int) -> _Layer:

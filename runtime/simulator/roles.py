@@ -12,11 +12,14 @@ from runtime.simulator.executor import Executor
 from runtime.simulator.mrope_decoder import MropeDecoder
 from runtime.simulator.vision import Vision
 from runtime.simulator.weights import Weights
+from runtime.simulator.whisper import WhisperDecoder, WhisperEncoder
 
 ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "decoder": Decoder,
     "mrope decoder": MropeDecoder,
     "vision": Vision,
+    "whisper encoder": WhisperEncoder,
+    "whisper decoder": WhisperDecoder,
 }
 
 
