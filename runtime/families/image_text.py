@@ -21,8 +21,8 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.devices import activate, vendor_stack
-from runtime.errors import ImageError, RequestError
-from runtime.families import mrope
+from runtime.errors import ImageError, ModelIncompleteError, RequestError
+from runtime.families import mrope, read_config
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.causal_lm import (
     DecodeStream,
@@ -231,6 +231,7 @@ def load_image_text(
     from transformers_mblt.models.qwen2_vl.processing_qwen2_vl import MobilintQwen2VLProcessor
 
     require_weights(folder)
+    _require_networks(folder)
     progress("Checking the layout", 0.4)
     asked = validate(layout, active.board, active.devices)
     kwargs = from_pretrained_kwargs(asked, ("vision_", "text_"))
@@ -248,3 +249,16 @@ def load_image_text(
     seconds = time.perf_counter() - started
     info = model_info(model_id, folder, family, "image", model, active, seconds, text=text)
     return ImageText(model, processor, info, eos_ids(model, processor.tokenizer))
+
+
+def _require_networks(folder: Path) -> None:
+    """Raise ModelIncompleteError unless both compiled models that config.json names are there."""
+    config = read_config(folder)
+    for key, what in (("vision_mxq_path", "vision"), ("text_mxq_path", "text")):
+        name = config.get(key)
+        if isinstance(name, str) and name and not (folder / name).is_file():
+            raise ModelIncompleteError(
+                f"The model folder {folder} lacks {name}, its compiled {what} model.",
+                remedy="Fetch the model again, or choose the folder of a complete download.",
+                unharmed="Other models and your conversations are unharmed.",
+            )
