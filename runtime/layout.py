@@ -106,7 +106,7 @@ def validate(request: LayoutRequest, board: str, devices: int) -> NormalisedLayo
         clusters=tuple(canonical.get("target_clusters", ())),
         dev_no=dev_no,
         max_batch_size=request.max_batch_size,
-        model_decides=request.core_mode == "auto" and not cores and not clusters and dev_no == (0,),
+        model_decides=_model_decides(request),
         notes=tuple(_notes(request.core_mode, cores, clusters, board)),
     )
 
@@ -130,6 +130,15 @@ def from_pretrained_kwargs(
     if layout.max_batch_size is not None:
         own["max_batch_size"] = layout.max_batch_size
     return {prefix + key: value for prefix in prefixes for key, value in own.items()}
+
+
+def _model_decides(request: LayoutRequest) -> bool:
+    return (
+        request.core_mode == "auto"
+        and not request.target_cores
+        and not request.target_clusters
+        and set(request.dev_no) == {0}
+    )
 
 
 def _check_numbers(request: LayoutRequest, devices: int) -> None:
@@ -274,20 +283,23 @@ def say_request(request: LayoutRequest) -> str:
         return f"{request.core_mode} on {_say_cores(cores)}"
     if clusters:
         return f"{request.core_mode} on {_say_clusters(clusters)}"
+    if _model_decides(request):
+        return "auto, as the model says"
     devices = ", ".join(str(number) for number in request.dev_no)
     return f"{request.core_mode} on the whole device {devices}"
 
 
 def say_effective(layout: EffectiveLayout) -> str:
-    """What took effect, e.g. "single on cores 0:0:0, 0:0:1, 2 models of 4 slots"."""
+    """What took effect, e.g. "single on cores 0:0:0, 0:0:1, room for 8 conversations in 2 copies"."""
     where = "cores that the NPU software picks"
     if "single" in layout.core_mode and layout.cores:
         where = _say_cores(layout.cores)
     elif layout.clusters:
         where = _say_clusters(layout.clusters)
-    models = "1 model" if layout.models == 1 else f"{layout.models} models"
-    slots = "1 slot" if layout.slots_per_model == 1 else f"{layout.slots_per_model} slots"
-    return f"{layout.core_mode} on {where}, {models} of {slots}"
+    room = layout.models * layout.slots_per_model
+    conversations = "1 conversation" if room == 1 else f"{room} conversations"
+    copies = "" if layout.models == 1 else f" in {layout.models} copies"
+    return f"{layout.core_mode} on {where}, room for {conversations}{copies}"
 
 
 def say_outcome(request: LayoutRequest, layout: EffectiveLayout) -> str:

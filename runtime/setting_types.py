@@ -44,6 +44,7 @@ class Setting:
     step: float = 1.0
     decimals: int = 2
     choices: tuple[Choice, ...] = ()
+    """What a choice offers; empty when the list is only known at run time, then any text is taken."""
     pattern: str = ""
     """What a text must match as a whole; described by `example`."""
     example: str = ""
@@ -98,7 +99,7 @@ class Setting:
         """What the setting takes, as a phrase: "a number from 0 to 2"."""
         if self.kind == "switch":
             return "on or off"
-        if self.kind == "choice":
+        if self.choices:
             return "one of " + ", ".join(choice.value for choice in self.choices)
         if self.kind in ("integer", "number"):
             return f"a {'whole ' if self.kind == 'integer' else ''}number{self._range_words()}"

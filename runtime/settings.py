@@ -134,7 +134,7 @@ _LAYOUT = (
 
 _OTHERS = (
     Setting(
-        "audio.device", "text", None, "Microphone",
+        "audio.device", "choice", None, "Microphone",
         "Which input is recorded.", unset="the system's default",
     ),
     Setting(

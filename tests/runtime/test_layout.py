@@ -429,13 +429,16 @@ def test_submodels_are_taken_together_and_a_host_model_has_no_layout() -> None:
 
 
 def test_requested_and_effective_in_words() -> None:
-    assert say_request(LayoutRequest()) == "auto on the whole device 0"
+    assert say_request(LayoutRequest()) == "auto, as the model says"
+    assert say_request(LayoutRequest(dev_no=(1,))) == "auto on the whole device 1"
     assert say_request(LayoutRequest("single", ("0:0:0", "0:0:1"))) == "single on cores 0:0:0, 0:0:1"
     assert say_request(LayoutRequest("global8", (), ("0:0", "0:1"))) == "global8 on all clusters of device 0"
     effective = EffectiveLayout(ARIES, "global4", (), ("0:0",), (0,), 1, 1)
-    assert say_effective(effective) == "global4 on cluster 0:0, 1 model of 1 slot"
-    assert say_effective(EffectiveLayout(ARIES, "auto", (), (), (0,), 2, 16)).endswith("2 models of 16 slots")
+    assert say_effective(effective) == "global4 on cluster 0:0, room for 1 conversation"
+    assert say_effective(EffectiveLayout(ARIES, "auto", (), (), (0,), 2, 16)).endswith(
+        "room for 32 conversations in 2 copies"
+    )
     assert (
         say_outcome(LayoutRequest(), effective)
-        == "auto on the whole device 0 → global4 on cluster 0:0, 1 model of 1 slot"
+        == "auto, as the model says → global4 on cluster 0:0, room for 1 conversation"
     )

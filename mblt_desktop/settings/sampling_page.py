@@ -1,0 +1,76 @@
+"""Sampling and penalties: the rows, with what the loaded model brings along."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Slot
+
+from mblt_desktop.context import AppContext
+from mblt_desktop.settings.page import SettingsPage
+from mblt_desktop.widgets import Label
+from runtime.messages import ModelLoaded
+
+GREEDY_BELOW = 1e-5
+"""Temperatures below this always take the likeliest token, as the runtime does."""
+
+_PENALTIES = [
+    "sampling.apply_penalties",
+    "sampling.repetition_penalty",
+    "sampling.presence_penalty",
+    "sampling.frequency_penalty",
+]
+_ONLY_WHEN_RANDOM = ("sampling.top_p", "sampling.min_p", "sampling.seed")
+
+
+class SamplingPage(SettingsPage):
+    """Values for every conversation that does not bring its own."""
+
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(
+            "sampling",
+            "Sampling & penalties",
+            "chat",
+            "How the next word is chosen. These hold for every conversation that does not set its own, and "
+            "apply with the next answer.",
+            context.preferences,
+        )
+        self._preferences = context.preferences
+        self.greedy = Label("", "accent", "small", wrap=True)
+        self.greedy.setContentsMargins(16, 0, 16, 8)
+        choosing = [key for key in self.rows if key not in _PENALTIES]
+        card = self.add_card(choosing, "Choosing words")
+        card.column.insertWidget(1, self.greedy)
+        self.add_card(_PENALTIES, "Penalties")
+        context.preferences.changed.connect(self._on_changed)
+        context.dispatcher.model_loaded.connect(self._on_model_loaded)
+        self._refresh()
+
+    @Slot(str)
+    def _on_changed(self, key: str) -> None:
+        if key.startswith("sampling."):
+            self._refresh()
+
+    @Slot(object)
+    def _on_model_loaded(self, event: ModelLoaded) -> None:
+        if event.info.kind == "speech":
+            return
+        for key, row in self.rows.items():
+            row.set_model_value(event.info.sampling_defaults.get(key))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Say and show which values have no effect now."""
+        greedy = self._is_greedy()
+        self.greedy.setText(
+            "Greedy: the likeliest word is always taken, so top-p, min-p and seed have no effect."
+        )
+        self.greedy.setVisible(greedy)
+        for key in _ONLY_WHEN_RANDOM:
+            self.rows[key].set_dimmed(greedy)
+        off = not self._preferences.flag("sampling.apply_penalties")
+        for key in _PENALTIES[1:]:
+            self.rows[key].set_dimmed(off)
+
+    def _is_greedy(self) -> bool:
+        temperature = self.rows["sampling.temperature"].value_that_counts()
+        top_k = self.rows["sampling.top_k"].value_that_counts()
+        return (isinstance(temperature, (int, float)) and temperature < GREEDY_BELOW) or top_k == 1
