@@ -119,6 +119,8 @@ class ModelInfo:
     sampling_defaults: dict[str, float | int] = field(default_factory=dict)
     """Sampling values the model's own generation_config.json sets, by setting key."""
     load_seconds: float = 0.0
+    languages: tuple[str, ...] = ()
+    """ISO codes of what a speech model understands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +309,13 @@ class RestoreRecording:
 
 @dataclass(frozen=True, slots=True)
 class ListModels:
-    """Look at the model folders; answered by `ModelsListed`."""
+    """Look at the model folders; answered by `ModelsListed`.
+
+    With `ask_hub`, and a board in this computer, the vendor's published models are looked up, too; they come in
+    a second answer. Nothing goes over the network without it.
+    """
+
+    ask_hub: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ class LibraryService:
         """List at once; queue everything else."""
         if isinstance(command, ListModels):
             self._list()
-            self._ask_hub_once()
+            if command.ask_hub:
+                self._ask_hub_once()
         elif isinstance(command, FetchModel | VerifyModel | RemoveModel):
             with self._lock:
                 self._waiting.append(command)

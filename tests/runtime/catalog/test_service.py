@@ -141,6 +141,19 @@ def test_closing_the_window_ends_a_download(user: LaneUser, shop: Shop) -> None:
 def test_without_a_board_the_hub_is_not_asked(user: LaneUser, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(module, "vendor_entries", lambda: asked.append(1) or ())
+    user.lane.put(ListModels(ask_hub=True))
+    user.wait_for(ModelsListed)
+    user.lane.put(ListModels(ask_hub=True))
+    user.wait_for(ModelsListed)
+    assert asked == []
+
+
+def test_the_hub_is_asked_only_when_somebody_wants_it(
+    user: LaneUser, boards: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boards.append("aries-rb")
+    asked = []
+    monkeypatch.setattr(module, "vendor_entries", lambda: asked.append(1) or ())
     user.lane.put(ListModels())
     user.wait_for(ModelsListed)
     user.lane.put(ListModels())
@@ -164,13 +177,13 @@ def test_with_a_board_the_vendors_models_are_offered(
         return answer
 
     monkeypatch.setattr(module, "vendor_entries", vendor_entries)
-    user.lane.put(ListModels())
+    user.lane.put(ListModels(ask_hub=True))
     listed = user.wait_for(ModelsListed, lambda event: bool(event.notice))
     assert listed.notice == "The model hub could not be asked. Check the network."
     assert _states(listed) == {"tiny-model": "available"}
 
-    user.lane.put(ListModels())
+    user.lane.put(ListModels(ask_hub=True))
     user.wait_for(ModelsListed, lambda event: "Llama-3.2-1B-Instruct" in _states(event))
-    user.lane.put(ListModels())
+    user.lane.put(ListModels(ask_hub=True))
     user.wait_for(ModelsListed)
     assert answers == []  # asked once more after the failure, then never again
