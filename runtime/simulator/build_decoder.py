@@ -60,7 +60,7 @@ def write_decoder(
         batch=options.max_batch_size,
         max_cache_size=context,
         prefill_width=min(options.prefill_chunk, context),
-        tensor_names={"lm_head": embedding} if tied else {},
+        tensor_names={"embedding": embedding} if tied else {},
     )
 
 
@@ -93,7 +93,7 @@ def _tensors(
     yield "rope.inverse_frequencies", frequencies
     yield "norm", checkpoint.tensor("model.norm.weight")
     if not tied:
-        yield "lm_head", checkpoint.tensor("lm_head.weight")
+        yield "lm_head", checkpoint.tensor("lm_head.weight").T
     for number in range(config.num_hidden_layers):
         target.progress("Packing the layers", number / config.num_hidden_layers)
         ours, theirs = f"layers.{number}.", f"model.layers.{number}."
@@ -108,7 +108,8 @@ def _tensors(
                 ("down", [mlp + "down_proj"]),
             ):
                 if kind == "weight" or checkpoint.has(f"{parts[0]}.bias"):
-                    yield ours + name + suffix, checkpoint.stacked(f"{part}.{kind}" for part in parts)
+                    stacked = checkpoint.stacked(f"{part}.{kind}" for part in parts)
+                    yield ours + name + suffix, stacked.T if kind == "weight" else stacked
         for name in ("query", "key"):
             norm = f"{attention}{name[0]}_norm.weight"
             if checkpoint.has(norm):

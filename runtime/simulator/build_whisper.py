@@ -67,7 +67,7 @@ def build_whisper(checkpoint: Checkpoint, target: Target) -> None:
             weights=(*decoder, host),
             max_cache_size=config.max_target_positions,
             prefill_width=config.max_target_positions,
-            tensor_names={"lm_head": _EMBEDDING},
+            tensor_names={"embedding": _EMBEDDING},
         ),
         prefix="decoder_",
     )
@@ -102,10 +102,10 @@ def _decoder_tensors(checkpoint: Checkpoint, layers: int) -> Iterator[tuple[str,
 
 
 def _stacked(checkpoint: Checkpoint, parts: list[str], kind: str) -> torch.Tensor:
-    """Projections one above the other; keys have no bias, which is a bias of zero."""
+    """Projections (in, out) side by side; keys have no bias, which is a bias of zero."""
     import torch
 
-    return torch.cat(
+    stacked = torch.cat(
         [
             checkpoint.tensor(f"{part}.{kind}")
             if checkpoint.has(f"{part}.{kind}")
@@ -113,3 +113,4 @@ def _stacked(checkpoint: Checkpoint, parts: list[str], kind: str) -> torch.Tenso
             for part in parts
         ]
     )
+    return stacked.T if kind == "weight" else stacked

@@ -1,11 +1,12 @@
 """The decoder role: Llama, Qwen2, Qwen3 and their like, in float32 on the host's BLAS.
 
-Each projection of one position is a matrix-vector product, and those are what a decode step is made of.
-numpy's OpenBLAS runs them about twice as fast as torch's MKL on AMD processors and as fast elsewhere, so a
-step here outruns the reference modules, whose greedy output the tests compare with token by token.
+Each projection of one position is a matrix-vector product, and those are what a decode step is made of. With
+the weights stored (in, out) instead of (out, in), OpenBLAS streams them at memory speed from one thread; the
+reference modules, whose greedy output the tests compare with token by token, are slower on two.
 
 Weights, beside those of the checkpoint: `layers.N.qkv` and `layers.N.gate_up` are the checkpoint's
-projections stacked, and `rope.inverse_frequencies` holds the rotary frequencies after any scaling.
+projections side by side, and `rope.inverse_frequencies` holds the rotary frequencies after any scaling. A
+tied head is the host's embedding, read in place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from runtime.simulator.artifact import Header
+from runtime.simulator.blas import set_threads
 from runtime.simulator.executor import Row, Shape, flat
 from runtime.simulator.kv import KvMemory, KvShape
 from runtime.simulator.weights import Weights
@@ -77,7 +79,8 @@ class Decoder:
         self._arch = arch
         self._layers = [_take_layer(weights, arch, number) for number in range(arch.layers)]
         self._norm = weights.take("norm", arch.hidden)
-        self._head = weights.take("lm_head", arch.vocab, arch.hidden)
+        head = weights.take_optional("lm_head", arch.hidden, arch.vocab)
+        self._head = weights.take("embedding", arch.vocab, arch.hidden).T if head is None else head
         frequencies = weights.take("rope.inverse_frequencies", arch.head_dim // 2)
         angles = np.arange(header.max_cache_size, dtype=np.float32)[:, None] * frequencies
         self._cos = np.cos(angles) * np.float32(arch.rope_scale)
@@ -90,6 +93,7 @@ class Decoder:
     def run(self, inputs: Sequence[Array], rows: Sequence[Row], kv: KvMemory | None) -> list[Array]:
         """Embeddings in, the logits after each row's last position out: (1, 1, rows, vocab)."""
         assert kv is not None
+        set_threads(sum(row.length for row in rows))
         # A copy, because the residual stream is summed in place.
         x = flat(inputs[0]).astype(np.float32, copy=True)
         rope = self.rope(inputs, rows)
@@ -151,9 +155,9 @@ class Decoder:
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """x (n, in) through weight (out, in): (n, out)."""
-    # One position is a matrix-vector product, which BLAS streams at memory speed.
-    y: Array = (weight @ x[0])[None] if len(x) == 1 else x @ weight.T
+    """x (n, in) through weight (in, out): (n, out)."""
+    # BLAS has a faster routine for a vector than for a matrix of one row.
+    y: Array = (x[0] @ weight)[None] if len(x) == 1 else x @ weight
     if bias is not None:
         y += bias
     return y
@@ -195,15 +199,15 @@ def _take_layer(weights: Weights, arch: DecoderArchitecture, number: int) -> _La
     prefix = f"layers.{number}."
     return _Layer(
         input_norm=weights.take(prefix + "input_norm", hidden),
-        qkv=weights.take(prefix + "qkv", fused, hidden),
+        qkv=weights.take(prefix + "qkv", hidden, fused),
         qkv_bias=weights.take_optional(prefix + "qkv_bias", fused),
         query_norm=weights.take_optional(prefix + "query_norm", size),
         key_norm=weights.take_optional(prefix + "key_norm", size),
-        output=weights.take(prefix + "output", hidden, arch.heads * size),
+        output=weights.take(prefix + "output", arch.heads * size, hidden),
         output_bias=weights.take_optional(prefix + "output_bias", hidden),
         mlp_norm=weights.take(prefix + "mlp_norm", hidden),
-        gate_up=weights.take(prefix + "gate_up", 2 * arch.intermediate, hidden),
+        gate_up=weights.take(prefix + "gate_up", hidden, 2 * arch.intermediate),
         gate_up_bias=weights.take_optional(prefix + "gate_up_bias", 2 * arch.intermediate),
-        down=weights.take(prefix + "down", hidden, arch.intermediate),
+        down=weights.take(prefix + "down", arch.intermediate, hidden),
         down_bias=weights.take_optional(prefix + "down_bias", hidden),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runtime.simulator.artifact import Header
+from runtime.simulator.blas import set_threads
 from runtime.simulator.decoder import attend, linear
 from runtime.simulator.executor import Row, Shape, flat
 from runtime.simulator.kv import KvMemory, KvShape
@@ -115,7 +116,7 @@ class WhisperDecoder:
         self._size = arch.hidden // arch.heads
         self._layers = [_take_layer(weights, arch, number) for number in range(arch.layers)]
         self._norm = _take_norm(weights, "decoder.norm", arch.hidden)
-        self._head = weights.take("lm_head", arch.vocab, arch.hidden)
+        self._head = weights.take("embedding", arch.vocab, arch.hidden).T
         self._sound: Array | None = None
         self._heard: list[tuple[Array, Array]] = []
         self.inputs: Sequence[Shape] = ((1, -1, arch.hidden), (1, arch.frames, arch.hidden))
@@ -127,6 +128,7 @@ class WhisperDecoder:
         """One step or prefill of one sequence."""
         assert kv is not None
         (row,) = rows
+        set_threads(row.length)
         self._listen(flat(inputs[1]))
         # A copy, because the residual stream is summed in place.
         x = flat(inputs[0]).astype(np.float32, copy=True)
@@ -192,7 +194,7 @@ def _take_layer(weights: Weights, arch: WhisperArchitecture, number: int) -> _La
 
     def projection(name: str, outputs: int, inputs: int) -> _Projection:
         full = f"decoder.layers.{number}.{name}"
-        return _Projection(weights.take(full, outputs, inputs), weights.take(f"{full}_bias", outputs))
+        return _Projection(weights.take(full, inputs, outputs), weights.take(f"{full}_bias", outputs))
 
     def norm(name: str) -> _Norm:
         return _take_norm(weights, f"decoder.layers.{number}.{name}", hidden)
