@@ -71,8 +71,8 @@ class AppContext:
     preferences: Preferences
     theme: ThemeManager
     paths: Paths
-    devices: DeviceMonitor = field(default_factory=DeviceMonitor)
     shell: Shell | None = field(default=None)
+    devices: DeviceMonitor = field(default_factory=DeviceMonitor)
 
     def submit(self, command: Command) -> None:
         """Give the runtime a command; returns at once."""
