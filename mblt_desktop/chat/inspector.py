@@ -1,0 +1,244 @@
+"""The right panel: the conversation's system prompt and sampling, and where an answer's time went."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtWidgets import QFrame, QGridLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+
+from mblt_desktop.chat.sampling import SHOWN, effective
+from mblt_desktop.context import AppContext
+from mblt_desktop.store.export import seconds
+from mblt_desktop.store.records import Conversation, Message
+from mblt_desktop.theme import font
+from mblt_desktop.widgets import Bar, Dot, Label, Scrolled, Section, SidePanel, restyle
+from runtime.errors import SettingError
+from runtime.messages import ModelInfo, Timings, Usage
+from runtime.settings import SETTINGS
+
+SAVE_DELAY_MS = 400
+_SHORT = {
+    "sampling.repetition_penalty": "Repetition",
+    "sampling.presence_penalty": "Presence",
+    "sampling.frequency_penalty": "Frequency",
+    "sampling.max_tokens": "Max tokens",
+}
+
+
+class Inspector(SidePanel):
+    """Edits one conversation; shows one answer."""
+
+    changed = Signal()
+    """A value of the conversation was changed and saved."""
+
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(width=288, side="right")
+        self._context = context
+        self._conversation: Conversation | None = None
+        self._model: ModelInfo | None = None
+        self.prompt = QPlainTextEdit()
+        self.prompt.setAccessibleName("System prompt")
+        self.prompt.setPlaceholderText("What the model is told before the conversation.")
+        self.prompt.setFixedHeight(84)
+        self.prompt.setTabChangesFocus(True)
+        self._delay = QTimer(self, singleShot=True, interval=SAVE_DELAY_MS)
+        self._delay.timeout.connect(self.save)
+        self.prompt.textChanged.connect(self._on_prompt_changed)
+        self.rows = {key: SamplingRow(key) for key in SHOWN}
+        self.answer = AnswerFacts()
+        self._build()
+        context.preferences.changed.connect(self._on_preference_changed)
+
+    def _build(self) -> None:
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(16, 14, 16, 16)
+        column.setSpacing(8)
+        column.addWidget(Label("This conversation", size="title", bold=True))
+        column.addSpacing(4)
+        column.addWidget(Section("System prompt"))
+        column.addWidget(self.prompt)
+        column.addSpacing(8)
+        column.addWidget(Section("Sampling"))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(2)
+        grid.setColumnStretch(0, 1)
+        for number, row in enumerate(self.rows.values()):
+            grid.addWidget(row.name, number, 0)
+            grid.addWidget(row.edit, number, 1)
+            grid.addWidget(row.source, number, 2)
+            row.committed.connect(self._on_row_committed)
+        column.addLayout(grid)
+        column.addSpacing(8)
+        column.addWidget(self.answer)
+        column.addStretch(1)
+        self.column.setContentsMargins(0, 0, 0, 0)
+        self.column.addWidget(Scrolled(content))
+
+    def show_conversation(self, conversation: Conversation | None) -> None:
+        """Edit another conversation; what was typed for the former one is saved first."""
+        self.save()
+        self._conversation = conversation
+        self.prompt.blockSignals(True)
+        self.prompt.setPlainText(conversation.system_prompt if conversation is not None else "")
+        self.prompt.blockSignals(False)
+        self.answer.show_message(None)
+        self._refresh()
+
+    def show_model(self, model: ModelInfo | None) -> None:
+        """The loaded model's own values stand behind the user's."""
+        self._model = model
+        self._refresh()
+
+    @Slot()
+    def save(self) -> None:
+        """Save the system prompt now."""
+        self._delay.stop()
+        conversation = self._conversation
+        text = self.prompt.toPlainText()
+        if conversation is not None and text != conversation.system_prompt:
+            self._context.store.conversations.update(conversation.id, system_prompt=text)
+            self.changed.emit()
+
+    @Slot()
+    def _on_prompt_changed(self) -> None:
+        self._delay.start()
+
+    @Slot(str, object)
+    def _on_row_committed(self, key: str, value: object) -> None:
+        conversation = self._conversation
+        if conversation is None:
+            return
+        sampling = {name: known for name, known in conversation.sampling.items() if name != key}
+        if isinstance(value, int | float):
+            sampling[key] = value
+        if sampling != conversation.sampling:
+            self._context.store.conversations.update(conversation.id, sampling=sampling)
+            self.changed.emit()
+        self._refresh()
+
+    @Slot(str)
+    def _on_preference_changed(self, key: str) -> None:
+        if key in self.rows:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        for key, row in self.rows.items():
+            found = effective(key, self._conversation, self._context.preferences, self._model)
+            row.show_value(found.text, found.source)
+
+
+class SamplingRow(QWidget):
+    """A value of this conversation; empty means that settings, model or default decide."""
+
+    committed = Signal(str, object)
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._setting = SETTINGS[key]
+        self._shown = ""
+        title = _SHORT.get(key, self._setting.title)
+        self.name = Label(title)
+        self.name.setToolTip(self._setting.help)
+        self.edit = QLineEdit()
+        self.edit.setAccessibleName(f"{self._setting.title} of this conversation")
+        self.edit.setToolTip(f"{self._setting.help}\nEmpty it to use the value of the settings or the model.")
+        self.edit.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.edit.setFont(font(tabular=True))
+        self.edit.setFixedWidth(72)
+        self.edit.setProperty("quiet", True)
+        self.name.setBuddy(self.edit)
+        self.source = Label("", "muted", "small")
+        self.source.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.source.setMinimumWidth(74)
+        self.edit.editingFinished.connect(self._on_edited)
+
+    def show_value(self, text: str, source: str) -> None:
+        """A value of the conversation stands in the field; any other stands behind it."""
+        own = source == "conversation"
+        self._shown = text if own else ""
+        self.edit.setText(self._shown)
+        self.edit.setPlaceholderText(text)
+        self.source.setText(source)
+        self._mark("")
+
+    @Slot()
+    def _on_edited(self) -> None:
+        text = self.edit.text().strip()
+        if text == self._shown:
+            self._mark("")
+            return
+        try:
+            value = self._setting.parse(text) if text else None
+        except SettingError as error:
+            self._mark(f"{error.summary} {error.remedy}".strip())
+            return
+        self.committed.emit(self._setting.key, value)
+
+    def _mark(self, problem: str) -> None:
+        restyle(self.edit, invalid=bool(problem))
+        self.source.setText("not valid" if problem else self.source.text())
+        self.source.set_tone("bad" if problem else "muted")
+        self.source.setToolTip(problem)
+
+
+class AnswerFacts(QFrame):
+    """Where the time of one answer went, and how much of its prompt was reused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(Section("Selected answer"))
+        self.time = Bar("Time of the answer")
+        column.addWidget(self.time)
+        grid = QGridLayout()
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(1, 1)
+        self.values: dict[str, Label] = {}
+        phases = (("Queue", "track3"), ("Tokenise", "track4"), ("Prefill", "track2"), ("Decode", "track0"))
+        for row, (name, colour) in enumerate(phases):
+            value = self.values[name] = Label("", "text", "small", tabular=True)
+            grid.addWidget(Dot(colour), row, 0)
+            grid.addWidget(Label(name, "text", "small"), row, 1)
+            grid.addWidget(value, row, 2, Qt.AlignmentFlag.AlignRight)
+        column.addLayout(grid)
+        column.addSpacing(8)
+        column.addWidget(Section("Prefix cache"))
+        self.cache = Bar("Reused part of the prompt")
+        self.words = Label("", "muted", "small", wrap=True)
+        column.addWidget(self.cache)
+        column.addWidget(self.words)
+        self.show_message(None)
+
+    def show_message(self, message: Message | None) -> None:
+        """Show an answer that has facts; anything else hides the panel."""
+        result = message.result if message is not None else None
+        if result is None or result.timings is None or result.usage is None:
+            self.hide()
+            return
+        self._show_time(result.timings)
+        self._show_cache(result.usage)
+        self.show()
+
+    def _show_time(self, timings: Timings) -> None:
+        prepare = timings.template + timings.tokenise
+        parts = {
+            "Queue": timings.queue,
+            "Tokenise": prepare,
+            "Prefill": timings.prefill,
+            "Decode": timings.decode,
+        }
+        for name, value in parts.items():
+            self.values[name].setText(seconds(value))
+        colours = ("track3", "track4", "track2", "track0")
+        self.time.set_parts(list(zip(parts.values(), colours, strict=True)))
+
+    def _show_cache(self, usage: Usage) -> None:
+        self.cache.set_parts([(usage.cached, "track1"), (usage.new, "track2")])
+        if usage.cached:
+            text = f"{usage.cached} of {usage.prompt} prompt tokens were reused, {usage.new} were computed."
+        else:
+            text = f"All {usage.prompt} prompt tokens were computed: nothing before them was in the cache."
+        self.words.setText(text)

@@ -1,0 +1,181 @@
+"""Which model answers: loaded, being loaded, installed, or still to be fetched."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from mblt_desktop.context import AppContext
+from mblt_desktop.store.records import new_id
+from runtime.errors import ErrorInfo
+from runtime.messages import (
+    CatalogRow,
+    Event,
+    Failed,
+    FetchModel,
+    JobFinished,
+    JobProgress,
+    ListModels,
+    LoadModel,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoading,
+    ModelsListed,
+    ModelUnloaded,
+)
+from runtime.settings import layout_request
+
+LAST_MODEL = "state.chat_model"
+
+
+class ChatModels(QObject):
+    """Mirrors the runtime's events; the one place of the pane that knows about models."""
+
+    changed = Signal()
+    failed = Signal(object)
+    """ErrorInfo: a model could not be loaded or fetched, or was lost."""
+
+    def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._context = context
+        self.loaded: ModelInfo | None = None
+        self.loading: ModelLoading | None = None
+        self.rows: tuple[CatalogRow, ...] | None = None
+        """The catalogue's models; None until it has answered."""
+        self.fetching: dict[str, JobProgress | None] = {}
+        """Progress by model id."""
+        self._requests: dict[str, str] = {}
+        dispatcher = context.dispatcher
+        dispatcher.models_listed.connect(self._on_listed)
+        dispatcher.model_loading.connect(self._on_loading)
+        dispatcher.model_loaded.connect(self._on_loaded)
+        dispatcher.model_unloaded.connect(self._on_unloaded)
+        dispatcher.model_failed.connect(self._on_failed)
+
+    # -- what is there ----------------------------------------------------------------------------
+
+    @property
+    def installed(self) -> list[CatalogRow]:
+        """Models on the disk that can chat."""
+        return [row for row in self.rows or () if row.state == "installed" and row.kind != "speech"]
+
+    @property
+    def current(self) -> CatalogRow | None:
+        """The model to answer with: the loaded one, or being loaded, else the last used, else the first."""
+        busy = self.loading.model_id if self.loading else self.loaded.model_id if self.loaded else ""
+        last = self._context.preferences.text(LAST_MODEL)
+        by_id = {row.model_id: row for row in self.installed}
+        chat = [row for row in self.installed if row.kind == "chat"]
+        return by_id.get(busy) or by_id.get(last) or next(iter(chat or self.installed), None)
+
+    @property
+    def missing(self) -> list[CatalogRow]:
+        """What a first start offers to fetch: one model to chat with, one to transcribe with."""
+        offered = [row for row in self.rows or () if row.state != "installed"]
+        chat = [row for row in offered if row.kind == "chat" and row.device == "simulated"]
+        speech = [row for row in offered if row.kind == "speech" and row.device == "cpu"]
+        return (chat or [row for row in offered if row.kind == "chat"])[:1] + speech[:1]
+
+    def title(self, model_id: str) -> str:
+        """A model's name for people."""
+        return next((row.title for row in self.rows or () if row.model_id == model_id), model_id)
+
+    # -- what can be done -------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Ask what is installed and what can be."""
+        self._context.submit(ListModels())
+
+    def load(self, row: CatalogRow) -> None:
+        """Load an installed model with the layout of the settings."""
+        if self.loading is not None and self.loading.model_id == row.model_id:
+            return
+        layout = layout_request(self._context.preferences.get)
+        self.loading = ModelLoading(row.model_id, "Starting")
+        self._context.submit(LoadModel(row.model_id, row.folder, layout))
+        self.changed.emit()
+
+    def ready(self) -> str | None:
+        """The id of the model that will answer next, loading it if need be; None when none is installed."""
+        row = self.current
+        if row is None:
+            return None
+        if self.loading is None and (self.loaded is None or self.loaded.model_id != row.model_id):
+            self.load(row)
+        return row.model_id
+
+    def fetch_missing(self) -> None:
+        """Fetch what a first start needs; the chat model is loaded as soon as it is there."""
+        for row in self.missing:
+            if row.model_id not in self.fetching:
+                request_id = new_id()
+                self.fetching[row.model_id] = None
+                self._requests[request_id] = row.model_id
+                self._context.dispatcher.watch(request_id, self._on_job_event)
+                self._context.submit(FetchModel(request_id, row.model_id))
+        self.changed.emit()
+
+    def cancel_fetch(self, model_id: str) -> None:
+        """Stop a fetch; what has arrived is kept for the next try."""
+        for request_id, fetched in self._requests.items():
+            if fetched == model_id:
+                self._context.cancel(request_id)
+
+    def _on_job_event(self, event: Event) -> None:
+        request_id = str(getattr(event, "request_id", ""))
+        if isinstance(event, JobProgress):
+            self.fetching[self._requests[request_id]] = event
+            self.changed.emit()
+            return
+        self.fetching.pop(self._requests.pop(request_id), None)
+        if isinstance(event, Failed):
+            self.failed.emit(event.error)
+        elif isinstance(event, JobFinished):
+            self.refresh()
+        self.changed.emit()
+
+    @Slot(object)
+    def _on_listed(self, event: ModelsListed) -> None:
+        had_one = bool(self.installed)
+        first = self.rows is None
+        self.rows = event.rows
+        row = self.current
+        wanted = self._context.preferences.flag("storage.load_last_model") if first else not had_one
+        if row is not None and wanted and self.loaded is None:
+            self.load(row)
+        self.changed.emit()
+
+    @Slot(object)
+    def _on_loading(self, event: ModelLoading) -> None:
+        if not self._is_speech(event.model_id):
+            self.loading = event
+            self.changed.emit()
+
+    @Slot(object)
+    def _on_loaded(self, event: ModelLoaded) -> None:
+        if event.info.kind == "speech":
+            return
+        self.loading, self.loaded = None, event.info
+        if event.info.kind == "chat":
+            self._context.preferences.set(LAST_MODEL, event.info.model_id)
+        self.changed.emit()
+
+    @Slot(object)
+    def _on_unloaded(self, event: ModelUnloaded) -> None:
+        if self.loaded is not None and self.loaded.model_id == event.model_id:
+            self.loaded = None
+            self.changed.emit()
+
+    @Slot(object)
+    def _on_failed(self, event: ModelFailed) -> None:
+        if self._is_speech(event.model_id):
+            return
+        error: ErrorInfo = event.error
+        self.loading = None
+        if self.loaded is not None and self.loaded.model_id == event.model_id:
+            self.loaded = None
+        self.failed.emit(error)
+        self.changed.emit()
+
+    def _is_speech(self, model_id: str) -> bool:
+        return any(row.model_id == model_id and row.kind == "speech" for row in self.rows or ())

@@ -1,0 +1,73 @@
+"""Sampling values of a conversation: what will take effect, and who said so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mblt_desktop.store.records import Conversation
+from runtime.messages import ModelInfo
+from runtime.sampling_params import SamplingRequest, ValueSource
+from runtime.setting_types import Setting, SettingValue
+from runtime.settings import SETTINGS, sampling_request
+
+if TYPE_CHECKING:
+    from mblt_desktop.settings.preferences import Preferences
+
+SHOWN = tuple(
+    f"sampling.{name}"
+    for name in (
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "seed",
+        "max_tokens",
+    )
+)
+"""What the inspector lists, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A value that will take effect, in words, and its source."""
+
+    text: str
+    source: ValueSource
+
+
+def request_for(conversation: Conversation, preferences: Preferences) -> SamplingRequest:
+    """The sampling of the next answer: the conversation's own values over the user's."""
+
+    def get(key: str) -> SettingValue:
+        return conversation.sampling.get(key, preferences.get(key))
+
+    return sampling_request(get)
+
+
+def effective(
+    key: str, conversation: Conversation | None, preferences: Preferences, model: ModelInfo | None
+) -> Effective:
+    """What takes effect for `key`: the conversation's, else the user's, the model's, the default."""
+    setting = SETTINGS[key]
+    if conversation is not None and key in conversation.sampling:
+        return Effective(_words(setting, conversation.sampling[key]), "conversation")
+    if preferences.is_set(key):
+        return Effective(_words(setting, preferences.get(key)), "you")
+    defaults = model.sampling_defaults if model is not None else {}
+    name = key.split(".", 1)[1]
+    if name in defaults:
+        return Effective(_words(setting, defaults[name]), "model")
+    value = setting.default if setting.default is not None else setting.fallback
+    if value is None:
+        return Effective("random" if name == "seed" else "no limit", "default")
+    return Effective(_words(setting, value), "default")
+
+
+def _words(setting: Setting, value: SettingValue) -> str:
+    if setting.kind == "number" and isinstance(value, int | float):
+        return f"{value:.{setting.decimals}f}"
+    return str(value)
