@@ -1,8 +1,8 @@
 """Speech cut and merged into windows a speech model takes whole, while the audio streams by.
 
 A window never exceeds `longest` seconds: neighbouring spans share one while they fit and the pause between
-them is short; a span that is too long by itself is cut at its quietest tenth of a second. Only the
-audio of the window being built is held in memory.
+them is short; a full window ends at its longest late pause; a span that is too long by itself is cut at its
+quietest tenth of a second. Only the audio of the window being built is held in memory.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Windower:
         """Put a finished span into the window being built, or into a new one."""
         span = Span(max(span.start, self._held_from), min(span.end, self.length))
         windows: list[Window] = []
-        if self._spans and not self._fits(span):
-            windows = self._emit()
+        while self._spans and not self._fits(span):
+            windows.append(self._emit_at_pause(span.start))
         while span.end - span.start > self._longest:
             windows.append(self._cut(span.start))
             span = Span(self._held_from, span.end)
@@ -118,8 +118,8 @@ class Windower:
         start = self._open_start()
         if start is None:
             return windows
-        if self._spans and self._analysed - self._spans[0].start > self._longest:
-            windows += self._emit()
+        while self._spans and self._analysed - self._spans[0].start > self._longest:
+            windows.append(self._emit_at_pause(start))
         while self._analysed - start > self._longest:
             windows.append(self._cut(start))
             start = self._held_from
@@ -141,6 +141,20 @@ class Windower:
         search = max(start + self._longest // 2, limit - int(_CUT_SEARCH * SAMPLE_RATE))
         end = search + _quietest(self._held[search - self._held_from : limit - self._held_from])
         return self._give(start, end, [Span(start, end)])
+
+    def _emit_at_pause(self, next_start: int) -> Window:
+        """A window that ends at the longest pause of its second half: there, a sentence ends most likely."""
+        spans = self._spans
+        starts = [span.start for span in spans[1:]] + [next_start]
+        middle = spans[0].start + self._longest // 2
+        pauses = [
+            (start - span.end, index)
+            for index, (span, start) in enumerate(zip(spans, starts, strict=True), start=1)
+            if span.end >= middle or start == next_start
+        ]
+        count = max(pauses)[1]
+        self._spans = spans[count:]
+        return self._give(spans[0].start, spans[count - 1].end, spans[:count])
 
     def _emit(self) -> list[Window]:
         spans, self._spans = self._spans, []

@@ -33,7 +33,7 @@ class FasterWhisper:
         self._model = model
         self.info = info
         self.title = f"{info.title} · {DEVICE}"
-        self.languages: tuple[str, ...] = tuple(model.supported_languages)
+        self.languages = info.languages
 
     def guess_language(self, window: Window) -> LanguageGuess:
         """Which language is spoken."""
@@ -104,6 +104,7 @@ def load_faster_whisper(command: LoadSpeech, progress: Progress) -> FasterWhispe
         context_length=_WINDOW_SECONDS,
         prefill_chunk=0,
         load_seconds=time.perf_counter() - started,
+        languages=tuple(model.supported_languages),
     )
     return FasterWhisper(model, info)
 

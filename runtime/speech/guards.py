@@ -25,10 +25,10 @@ def clamp(segments: Iterable[Segment], window: Window) -> Iterator[Segment]:
         text = segment.text.strip()
         if not text or floor >= window.end:
             continue
-        start = min(max(segment.start, floor), window.end)
-        end = min(max(segment.end, start), window.end)
+        start = round(min(max(segment.start, floor), window.end), 3)
+        end = round(min(max(segment.end, start), window.end), 3)
         if end <= start:
-            end = window.end
+            end = round(window.end, 3)
         words = tuple(_clamp_word(word, start, end) for word in segment.words if word.text.strip())
         floor = end
         yield Segment(start, end, text, words)
@@ -51,8 +51,8 @@ def doubt(segment: Segment) -> str:
 
 
 def _clamp_word(word: Word, start: float, end: float) -> Word:
-    first = min(max(word.start, start), end)
-    return replace(word, start=first, end=min(max(word.end, first), end), text=word.text.strip())
+    first = round(min(max(word.start, start), end), 3)
+    return replace(word, start=first, end=round(min(max(word.end, first), end), 3), text=word.text.strip())
 
 
 def _loops(words: list[str]) -> bool:

@@ -43,12 +43,9 @@ class NpuWhisper:
         self._tokenizer = tokenizer
         self.info = info
         self.title = f"{info.title} · {info.device}"
-        self._language_ids: dict[str, int] = {
-            token[2:-2]: number
-            for token, number in (getattr(model.generation_config, "lang_to_id", None) or {}).items()
-        }
-        self._multilingual = bool(getattr(model.generation_config, "is_multilingual", False))
-        self.languages: tuple[str, ...] = tuple(self._language_ids) if self._multilingual else ("en",)
+        self._language_ids = _language_ids(model)
+        self._multilingual = bool(self._language_ids)
+        self.languages = info.languages
         self._first_special = int(model.generation_config.eos_token_id)
         self._first_timestamp = int(model.generation_config.no_timestamps_token_id) + 1
 
@@ -112,6 +109,14 @@ class NpuWhisper:
         return self._features(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
 
 
+def _language_ids(model: Any) -> dict[str, int]:
+    """Token of each language by ISO code; empty for an English-only model."""
+    generation = model.generation_config
+    if not getattr(generation, "is_multilingual", False):
+        return {}
+    return {token[2:-2]: number for token, number in generation.lang_to_id.items()}
+
+
 def _stop_when(cancelled: Callable[[], bool]) -> Any:
     from transformers import StoppingCriteria, StoppingCriteriaList
 
@@ -161,6 +166,7 @@ def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progre
         context_length=_WINDOW_SECONDS,
         prefill_chunk=0,
         load_seconds=time.perf_counter() - started,
+        languages=tuple(_language_ids(model)) or ("en",),
     )
     return NpuWhisper(model, features, tokenizer, info)
 
