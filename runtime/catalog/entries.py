@@ -40,6 +40,11 @@ class WheelSource:
         return f"{self.package}=={self.version}"
 
     @property
+    def title(self) -> str:
+        """As people read it."""
+        return f"{self.package} {self.version}"
+
+    @property
     def file_name(self) -> str:
         """The wheel's own name."""
         return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"

