@@ -19,6 +19,8 @@ APP_PROCESS = "MBLT Desktop"
 APP_PID = 1
 DEVICE_PID = 2
 
+_CONTROLS = dict.fromkeys(range(32), " ")
+
 
 @dataclass(frozen=True, slots=True)
 class TrackNote:
@@ -86,5 +88,14 @@ def _track_note(title: Any, kind: Any, tid: Any, request: Any) -> TrackNote:
 
 
 def printable(text: str) -> str:
-    """Text that is valid UTF-8: lone surrogates, as undecodable file names have them, become "?"."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Text that every viewer shows as it is.
+
+    Lone surrogates, as undecodable file names have them, are not UTF-8 and become "?". Control characters
+    become spaces: Perfetto's JSON importer would show their escapes as they stand.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROLS)
+
+
+def label(text: str) -> str:
+    """A name on one line; viewers trim names, each in its own way."""
+    return " ".join(printable(text).split()) or "(no name)"

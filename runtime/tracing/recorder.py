@@ -139,7 +139,9 @@ class Span:
         _trace: TracebackType | None,
     ) -> None:
         end_ns = perf_counter_ns()
-        self.window.opened.pop(id(self), None)
+        # Whoever takes the span out of `opened` records it: a stop may have done so already.
+        if self.window.opened.pop(id(self), None) is None:
+            return
         if kind is not None:
             self.args["error"] = kind.__name__
         self.window.add(self.event(end_ns), end_ns)
@@ -267,7 +269,10 @@ class Recorder:
             now = perf_counter_ns()
             if window is None:
                 return now
-            for span in list(window.opened.values()):
+            for key in list(window.opened):
+                span = window.opened.pop(key, None)
+                if span is None:
+                    continue
                 kind, name, start, length, thread, request, args = span.event(now)
                 closing = (kind, name, start, length, thread, request, {**args, TRUNCATED: True})
                 window.add_closing(closing)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import heapq
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,10 @@ from runtime.tracing.about import (
     APP_PID,
     APP_PROCESS,
     DEVICE_PID,
+    KEY,
     about_args,
     device_process,
+    label,
     printable,
 )
 from runtime.tracing.files import Checkpoint, written_whole
@@ -31,6 +34,10 @@ from runtime.tracing.recorder import Args
 
 ABOUT_TID = 1
 FIRST_TID = 2
+
+_TRAPS = re.compile(r"\\[ubfr\\]")
+"""Escapes that Perfetto shows as they stand; with a backslash before its end quote it even loses the file."""
+_BACKSLASH = "\N{SET MINUS}"
 
 Line = tuple[int, str]
 """Time in ns and the event as JSON."""
@@ -96,7 +103,7 @@ def _names(trace: Trace) -> Iterator[str]:
 
 
 def _name(what: str, name: str, pid: int, tid: int | None = None) -> str:
-    event: dict[str, Any] = {"name": what, "ph": "M", "pid": pid, "args": {"name": name}}
+    event: dict[str, Any] = {"name": what, "ph": "M", "pid": pid, "args": {"name": label(name)}}
     if tid is not None:
         event["tid"] = tid
     return _json(event)
@@ -110,7 +117,7 @@ def _span_lines(
 ) -> Iterator[Line]:
     place = {"pid": _pid(track), "tid": FIRST_TID + index}
     for number, span in enumerate(track.spans):
-        event = {"name": span.name, **place, "cat": track.kind, "args": _args(span)}
+        event = {"name": label(span.name), **place, "cat": track.kind, "args": _args(span)}
         if span.instant:
             yield span.start_ns, _json({**event, "ph": "i", "s": "t"}, ts=span.start_ns)
         else:
@@ -127,17 +134,17 @@ def _request_lines(index: int, track: Track) -> Iterator[Line]:
     event = {"pid": APP_PID, "tid": FIRST_TID + index, "cat": "request", "id": index + 1}
     for span, place in walk(track.spans):
         if place is None:
-            yield span.end_ns, _json({**event, "ph": "e", "name": span.name}, ts=span.end_ns)
+            yield span.end_ns, _json({**event, "ph": "e", "name": label(span.name)}, ts=span.end_ns)
         else:
-            begin = {**event, "ph": "b", "name": span.name, "args": _args(span)}
+            begin = {**event, "ph": "b", "name": label(span.name), "args": _args(span)}
             yield span.start_ns, _json(begin, ts=span.start_ns)
             if span.instant:
-                yield span.start_ns, _json({**event, "ph": "e", "name": span.name}, ts=span.start_ns)
+                yield span.start_ns, _json({**event, "ph": "e", "name": label(span.name)}, ts=span.start_ns)
 
 
 def _counter_lines(counter: Counter) -> Iterator[Line]:
     for time_ns, value in counter.samples:
-        event = {"name": counter.name, "ph": "C", "pid": APP_PID, "args": {"value": value}}
+        event = {"name": label(counter.name), "ph": "C", "pid": APP_PID, "args": {"value": value}}
         yield time_ns, _json(event, ts=time_ns)
 
 
@@ -151,6 +158,24 @@ def _args(span: Span) -> Args:
 
 def _json(event: dict[str, Any], **times_ns: int) -> str:
     """One event; times are printed in µs from whole ns, which a float could not hold exactly."""
-    text = printable(json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    text = _dumps(event)
+    if not text.isprintable() or _TRAPS.search(text):
+        text = _dumps(_printable(event))
     times = "".join(f',"{key}":{ns // 1000}.{ns % 1000:03d}' for key, ns in times_ns.items())
     return f"{text[:-1]}{times}}}"
+
+
+def _dumps(event: dict[str, Any]) -> str:
+    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _printable(value: Any) -> Any:
+    """The same event with text that every viewer shows as it is."""
+    if isinstance(value, str):
+        return printable(value).replace("\\", _BACKSLASH)
+    if isinstance(value, dict):
+        return {
+            _printable(key): printable(inner) if key == KEY else _printable(inner)
+            for key, inner in value.items()
+        }
+    return value

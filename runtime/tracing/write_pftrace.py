@@ -16,6 +16,7 @@ from runtime.tracing.about import (
     DEVICE_PID,
     about_args,
     device_process,
+    label,
     printable,
 )
 from runtime.tracing.files import Checkpoint, written_whole
@@ -131,7 +132,7 @@ class _Writer:
         if any(track.kind == "device" for track in self._trace.tracks):
             device = self._descriptor(DEVICE_TRACK, 0, "")
             device.track_descriptor.process.pid = DEVICE_PID
-            device.track_descriptor.process.process_name = printable(device_process(metadata))
+            device.track_descriptor.process.process_name = label(device_process(metadata))
             if metadata.simulated:
                 device.track_descriptor.process.process_labels.append("simulated, not hardware times")
             self._put(device)
@@ -153,7 +154,7 @@ class _Writer:
         if parent:
             packet.track_descriptor.parent_uuid = parent
         if name:
-            packet.track_descriptor.name = printable(name)
+            packet.track_descriptor.name = label(name)
         return packet
 
     def _describe_track(self, index: int, track: Track) -> None:
@@ -165,7 +166,7 @@ class _Writer:
             descriptor.ClearField("parent_uuid")
             descriptor.thread.pid = APP_PID
             descriptor.thread.tid = track.tid
-            descriptor.thread.thread_name = printable(track.title)
+            descriptor.thread.thread_name = label(track.title)
         descriptor.sibling_order_rank = index
         # Two requests may well have the same title; each keeps its own line.
         descriptor.sibling_merge_behavior = descriptor.SIBLING_MERGE_BEHAVIOR_NONE
@@ -200,7 +201,7 @@ class _Writer:
         number = self._names.get(name)
         if number is None:
             number = self._names[name] = len(self._names) + 1
-            packet.interned_data.event_names.add(iid=number, name=printable(name))
+            packet.interned_data.event_names.add(iid=number, name=label(name))
         packet.track_event.name_iid = number
 
 
