@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import (
     QAbstractListModel,
+    QItemSelectionModel,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
@@ -13,7 +14,7 @@ from PySide6.QtCore import (
     Signal,
     Slot,
 )
-from PySide6.QtGui import QFontMetrics, QImage, QKeyEvent, QPainter, QPainterPath
+from PySide6.QtGui import QFontMetrics, QImage, QKeyEvent, QKeySequence, QPainter, QPainterPath
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -126,15 +127,22 @@ class GalleryView(QListView):
         self.setAccessibleName("Pictures")
         theme_manager().changed.connect(self.viewport().update)
 
+    def choose(self, index: QModelIndex) -> None:
+        """Select this row alone, whatever keys are held down (Ctrl is, while a picture is pasted)."""
+        self.selectionModel().setCurrentIndex(index, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+        self.scrollTo(index)
+
     def records(self) -> list[ImageRecord]:
         """What is selected, in the order of the list."""
         rows = sorted(self.selectedIndexes(), key=lambda index: index.row())
         return [index.data(RECORD) for index in rows]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Delete removes; everything else is the list's."""
+        """Delete removes, pasting is the pane's; everything else is the list's."""
         if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
             self.remove_requested.emit()
+        elif event.matches(QKeySequence.StandardKey.Paste):
+            event.ignore()
         else:
             super().keyPressEvent(event)
 

@@ -145,7 +145,7 @@ def import_file(path: Path, media: Path) -> tuple[ImageRecord, QImage]:
         kept = media / f"{digest.hexdigest()[:32]}.{_EXTENSIONS[picture.kind]}"
         os.replace(temporary, kept)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise storage_error(error, str(media), unharmed=f"{path.name} is unharmed.") from error
     return _record(kept, path.name, picture), to_qimage(picture)
 
@@ -165,7 +165,7 @@ def import_image(image: QImage, name: str, media: Path) -> tuple[ImageRecord, QI
     except OSError as error:
         raise storage_error(error, str(media)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
 
 
 def thumbnail(path: str) -> QImage:
@@ -195,6 +195,11 @@ def to_qimage(picture: Picture) -> QImage:
     """The decoded rows as a QImage of its own memory, in the format that paints fastest."""
     rows = QImage(picture.rgb, picture.width, picture.height, 3 * picture.width, QImage.Format.Format_RGB888)
     return rows.convertToFormat(QImage.Format.Format_RGB32)
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):  # the reason it could not be written may keep it from being removed
+        path.unlink(missing_ok=True)
 
 
 def _record(path: Path, name: str, picture: Picture) -> ImageRecord:

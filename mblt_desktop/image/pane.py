@@ -264,7 +264,7 @@ class ImagePane(QWidget):
         row = self.model.index_of(records[0].id).row()
         for record in records:
             self._context.store.images.delete(record.id)
-        self.gallery.setCurrentIndex(self.model.index(min(row, self.model.rowCount() - 1)))
+        self.gallery.choose(self.model.index(min(row, self.model.rowCount() - 1)))
         what = records[0].name if len(records) == 1 else f"{len(records)} pictures"
 
         def undo() -> None:
@@ -277,14 +277,12 @@ class ImagePane(QWidget):
     # -- showing ------------------------------------------------------------------------------
 
     def _select(self, record: ImageRecord) -> None:
-        index = self.model.index_of(record.id)
-        self.gallery.setCurrentIndex(index)
-        self.gallery.scrollTo(index)
+        self.gallery.choose(self.model.index_of(record.id))
 
     @Slot()
     def _on_gallery_changed(self) -> None:
         if self.model.rowCount() and not self.gallery.selectedIndexes():
-            self.gallery.setCurrentIndex(self.model.index(0))
+            self.gallery.choose(self.model.index(0))
         self._show_selection()
 
     @Slot(QItemSelection, QItemSelection)

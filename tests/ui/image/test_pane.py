@@ -1,0 +1,345 @@
+"""The pane as it is used: drop, paste, look, ask, remove, come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QItemSelectionModel, QMimeData, QPoint, QSize, Qt, QUrl
+from PySide6.QtGui import QColor, QDragEnterEvent, QDropEvent, QGuiApplication, QImage
+from PySide6.QtWidgets import QApplication, QLineEdit, QToolButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from mblt_desktop.context import AppContext
+from mblt_desktop.image.pane import ImagePane
+from mblt_desktop.image.question import COMPARE
+from mblt_desktop.store.records import ImageAnswer, Result
+from runtime.errors import ImageError
+from runtime.messages import (
+    Failed,
+    Finished,
+    Generate,
+    ImagePart,
+    ListModels,
+    ModelInfo,
+    ModelLoaded,
+    TextDelta,
+    Timings,
+    Usage,
+)
+from tests.ui.conftest import ScriptedBridge
+from tests.ui.image.conftest import RecordingShell
+
+Photo = Callable[..., Path]
+USAGE, TIMINGS = Usage(100, 80, 21), Timings(0.1, 0.0, 0.0, 0.5, 2.0, 0.6, 2.6)
+
+
+def files(*paths: Path) -> QMimeData:
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    return mime
+
+
+def image_data(colour: str) -> QMimeData:
+    image = QImage(20, 10, QImage.Format.Format_RGB32)
+    image.fill(QColor(colour))
+    mime = QMimeData()
+    mime.setImageData(image)
+    return mime
+
+
+def drop(pane: ImagePane, mime: QMimeData) -> None:
+    args = (Qt.DropAction.CopyAction, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    enter = QDragEnterEvent(QPoint(300, 300), *args)
+    QApplication.sendEvent(pane, enter)
+    if enter.isAccepted():
+        QApplication.sendEvent(pane, QDropEvent(QPoint(300, 300), *args))
+
+
+def names(pane: ImagePane) -> list[str]:
+    return [pane.model.index(row).data() for row in range(pane.model.rowCount())]
+
+
+def shown(pane: ImagePane) -> list[QSize]:
+    return [picture.source for picture in pane.preview.pictures]
+
+
+def add(qtbot: QtBot, pane: ImagePane, *paths: Path) -> None:
+    count = pane.model.rowCount() + len(paths)
+    pane.open_files(list(paths))
+    qtbot.waitUntil(lambda: pane.model.rowCount() == count)
+    qtbot.waitUntil(lambda: bool(pane.preview.pictures))
+
+
+# -- adding --------------------------------------------------------------------------------------
+
+
+def test_a_dropped_picture_is_shown_upright(qtbot: QtBot, pane: ImagePane, photo: Photo) -> None:
+    drop(pane, files(photo("holiday.png", "blue", (60, 40), turned=True)))
+    qtbot.waitUntil(lambda: shown(pane) == [QSize(40, 60)])
+    assert names(pane) == ["holiday.png"]
+    assert pane.page.header.title == "holiday.png"
+    middle = pane.preview.rect().center()
+    assert pane.preview.grab().toImage().pixelColor(middle).name() == "#0000ff"
+
+
+def test_dropped_text_is_not_taken(pane: ImagePane) -> None:
+    mime = QMimeData()
+    mime.setText("words")
+    drop(pane, mime)
+    assert pane.model.rowCount() == 0
+    assert not pane.paste(mime)
+
+
+def test_a_pasted_picture_becomes_a_file(qtbot: QtBot, pane: ImagePane, context: AppContext) -> None:
+    QGuiApplication.clipboard().setMimeData(image_data("green"))
+    pane.gallery.setFocus()
+    qtbot.keyClick(pane.gallery, Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: shown(pane) == [QSize(20, 10)])
+    (record,) = context.store.images.list()
+    assert Path(record.path).parent == context.paths.media
+    assert Path(record.path).is_file()
+
+
+def test_pasting_into_the_question_box_takes_the_picture_too(
+    qtbot: QtBot, pane: ImagePane, photo: Photo
+) -> None:
+    pane.ask.question.edit.insertFromMimeData(files(photo()))
+    qtbot.waitUntil(lambda: names(pane) == ["photo.png"])
+
+
+def test_what_is_no_picture_is_refused_in_words_and_the_rest_is_taken(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes.png"
+    notes.write_text("just words")
+    heic = tmp_path / "photo.heic"
+    heic.write_bytes(b"\0\0\0\x18ftypheic" + b"\0" * 40)
+    pane.open_files([notes, photo(), heic])
+    qtbot.waitUntil(lambda: names(pane) == ["photo.png"])
+    qtbot.waitUntil(lambda: pane.banner.error is not None and "2 files" in pane.banner.error.summary)
+    assert pane.banner.isVisible()
+    assert "notes.png is a text file." in pane.banner.error.detail
+    assert "photo.heic is an HEIC picture." in pane.banner.error.detail
+
+
+def test_the_same_picture_is_not_added_twice(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, shell: RecordingShell
+) -> None:
+    add(qtbot, pane, photo("one.png"))
+    pane.open_files([photo("copy of one.png")])
+    qtbot.waitUntil(lambda: bool(shell.toasts))
+    assert names(pane) == ["one.png"]
+    assert shell.toasts[0][0] == "one.png is already in the gallery."
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("a.PNG", True),
+        ("a.jpeg", True),
+        ("a.heic", True),
+        ("a.wav", False),
+        ("a", False),
+        ("a.pftrace", False),
+    ],
+)
+def test_the_window_can_ask_who_takes_a_file(pane: ImagePane, name: str, taken: bool) -> None:
+    assert pane.accepts_drop([Path("/x") / name]) is taken
+
+
+def test_the_sample_is_one_click_away(qtbot: QtBot, pane: ImagePane) -> None:
+    qtbot.mouseClick(pane._sample, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: names(pane) == ["delivery-note.png"])
+
+
+# -- keeping -------------------------------------------------------------------------------------
+
+
+def test_the_gallery_is_there_after_a_restart(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, context: AppContext
+) -> None:
+    source = photo("kept.png", "red")
+    add(qtbot, pane, source)
+    (record,) = context.store.images.list()
+    answer = ImageAnswer(record.id, "What?", "A **red** field.", result=Result("end", USAGE, TIMINGS))
+    context.store.images.save_answer(answer)
+    source.unlink()
+    again = ImagePane(context)
+    qtbot.addWidget(again)
+    again.show()
+    qtbot.waitUntil(lambda: shown(again) == [QSize(60, 40)])
+    (card,) = again.ask.answers.cards
+    assert card.text.toPlainText() == "A red field."
+    assert card.status.startswith("10.0 tokens/s · first token 0.60 s · 21 tokens")
+    assert "80 reused, 20 new" in card.status
+    again.loader.close()
+
+
+def test_remove_can_be_undone(qtbot: QtBot, pane: ImagePane, photo: Photo, shell: RecordingShell) -> None:
+    add(qtbot, pane, photo("a.png", "red"))
+    add(qtbot, pane, photo("b.png", "blue"))
+    pane.gallery.setCurrentIndex(pane.model.index(1))
+    qtbot.keyClick(pane.gallery, Qt.Key.Key_Delete)
+    assert names(pane) == ["b.png"]
+    assert pane.page.header.title == "b.png"
+    words, undo = shell.toasts[-1]
+    assert words == "a.png removed from the gallery."
+    assert undo is not None
+    undo()
+    assert names(pane) == ["b.png", "a.png"]
+    assert pane.page.header.title == "a.png"
+
+
+def test_removing_the_last_picture_shows_how_to_begin(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, shell: RecordingShell
+) -> None:
+    assert pane.empty.isVisible()
+    add(qtbot, pane, photo())
+    assert not pane.empty.isVisible()
+    qtbot.keyClick(pane.gallery, Qt.Key.Key_Delete)
+    assert pane.empty.isVisible()
+    assert pane.preview.pictures == ()
+
+
+def test_a_lost_copy_is_said_and_its_answers_stay(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, context: AppContext
+) -> None:
+    add(qtbot, pane, photo("lost.png"))
+    Path(context.store.images.list()[0].path).unlink()
+    again = ImagePane(context)
+    qtbot.addWidget(again)
+    again.show()
+    qtbot.waitUntil(lambda: again.banner.error is not None)
+    assert again.banner.error.summary.startswith("lost.png cannot be shown")
+    assert "unharmed" in again.banner.error.unharmed
+    again.loader.close()
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+def load(qtbot: QtBot, bridge: ScriptedBridge, pane: ImagePane, model: ModelInfo) -> None:
+    with qtbot.waitSignal(pane.ask.models.changed):
+        bridge.host.post(ModelLoaded(model))
+
+
+def ask(qtbot: QtBot, pane: ImagePane, bridge: ScriptedBridge, words: str = "What is it?") -> Generate:
+    pane.ask.question.edit.setPlainText(words)
+    qtbot.mouseClick(pane.ask.question.ask, Qt.MouseButton.LeftButton)
+    return bridge.host.sent(Generate)[-1]
+
+
+def test_without_a_model_the_reason_is_said(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, shell: RecordingShell, bridge: ScriptedBridge
+) -> None:
+    pane.activated()
+    assert bridge.host.sent(ListModels)
+    add(qtbot, pane, photo())
+    assert pane.ask.notice.isVisible()
+    assert pane.ask.question.hint == "No image model is loaded."
+    pane.ask.question.edit.setPlainText("What is it?")
+    assert not pane.ask.question.ask.isEnabled()
+    pane.ask.notice.models_requested.emit()
+    assert shell.panes == ["models"]
+
+
+def test_an_answer_is_written_under_its_picture(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, bridge: ScriptedBridge, vision_model: ModelInfo
+) -> None:
+    load(qtbot, bridge, pane, vision_model)
+    add(qtbot, pane, photo())
+    command = ask(qtbot, pane, bridge)
+    assert pane.ask.question.stop.isVisible()
+    bridge.host.post(TextDelta(command.request_id, "A *red* field."))
+    qtbot.waitUntil(lambda: pane.ask.answers.cards[0].text.toPlainText() == "A *red* field.")
+    bridge.host.post(Finished(command.request_id, "end", USAGE, TIMINGS, "Simulated ARIES (CPU)"))
+    qtbot.waitUntil(lambda: pane.ask.answers.cards[0].text.toPlainText() == "A red field.")
+    assert "Simulated ARIES (CPU)" in pane.ask.answers.cards[0].status
+    assert pane.ask.question.ask.isVisible()
+
+
+def test_an_answer_goes_on_while_another_picture_is_shown(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, bridge: ScriptedBridge, vision_model: ModelInfo
+) -> None:
+    load(qtbot, bridge, pane, vision_model)
+    add(qtbot, pane, photo("a.png", "red"))
+    add(qtbot, pane, photo("b.png", "blue"))
+    pane.gallery.setCurrentIndex(pane.model.index(1))
+    command = ask(qtbot, pane, bridge)
+    bridge.host.post(TextDelta(command.request_id, "One, "))
+    qtbot.waitUntil(lambda: bool(pane.ask.answers.cards[0].text.toPlainText()))
+    pane.gallery.setCurrentIndex(pane.model.index(0))
+    assert pane.ask.answers.cards == []
+    bridge.host.post(TextDelta(command.request_id, "two, "))
+    qtbot.waitUntil(lambda: pane.ask.asking.running.text == "One, two, ")
+    pane.gallery.setCurrentIndex(pane.model.index(1))
+    assert pane.ask.answers.cards[0].text.toPlainText().startswith("One, two,")
+    bridge.host.post(
+        TextDelta(command.request_id, "three."),
+        Finished(command.request_id, "end", USAGE, TIMINGS, "device"),
+    )
+    qtbot.waitUntil(lambda: pane.ask.answers.cards[0].text.toPlainText() == "One, two, three.")
+
+
+def test_two_selected_pictures_are_compared(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, bridge: ScriptedBridge, vision_model: ModelInfo
+) -> None:
+    load(qtbot, bridge, pane, vision_model)
+    add(qtbot, pane, photo("a.png", "red"))
+    add(qtbot, pane, photo("b.png", "blue"))
+    pane.gallery.selectionModel().select(pane.model.index(1), QItemSelectionModel.SelectionFlag.Select)
+    qtbot.waitUntil(lambda: len(pane.preview.pictures) == 2)
+    qtbot.mouseClick(pane.ask.question.presets[COMPARE], Qt.MouseButton.LeftButton)
+    command = ask(qtbot, pane, bridge, pane.ask.question.edit.toPlainText())
+    assert sum(isinstance(part, ImagePart) for part in command.turns[0].parts) == 2
+    bridge.host.post(Finished(command.request_id, "end", USAGE, TIMINGS, "device"))
+    qtbot.waitUntil(lambda: pane.ask.asking.running is None)
+
+
+def test_an_error_is_shown_in_its_card(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, bridge: ScriptedBridge, vision_model: ModelInfo
+) -> None:
+    load(qtbot, bridge, pane, vision_model)
+    add(qtbot, pane, photo())
+    command = ask(qtbot, pane, bridge)
+    error = ImageError("photo.png is damaged.", remedy="Choose another.")
+    bridge.host.post(Failed(command.request_id, error.info))
+    qtbot.waitUntil(lambda: pane.ask.asking.running is None)
+    assert pane.ask.answers.cards[0].status == "photo.png is damaged. Choose another."
+
+
+def test_markup_in_an_answer_loads_and_runs_nothing(qtbot: QtBot, pane: ImagePane, photo: Photo) -> None:
+    add(qtbot, pane, photo())
+    hostile = '<script>alert(1)</script> ![x](file:///etc/passwd) <img src="http://127.0.0.1:9/x.png">'
+    record = pane.gallery.records()[0]
+    pane.ask.answers.add(ImageAnswer(record.id, "<b>What?</b>", hostile, result=Result("end")))
+    text = pane.ask.answers.cards[-1].text
+    assert "<script>" in text.toPlainText()
+    assert text.loadResource(2, QUrl("file:///etc/passwd")) is None
+
+
+# -- keyboard and names --------------------------------------------------------------------------
+
+
+def test_every_control_has_a_name_and_is_reached_by_tab(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, bridge: ScriptedBridge, vision_model: ModelInfo
+) -> None:
+    load(qtbot, bridge, pane, vision_model)
+    add(qtbot, pane, photo())
+    for button in pane.findChildren(QToolButton):
+        assert button.accessibleName() or isinstance(button.parent(), QLineEdit), button
+    reached: list[QWidget] = []
+    pane.gallery.setFocus()
+    for _ in range(60):
+        reached.append(QApplication.focusWidget())
+        qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+    for wanted in (
+        pane.gallery,
+        pane.preview,
+        pane.ask.question.edit,
+        pane.ask.question.presets[0],
+        pane._remove,
+    ):
+        assert wanted in reached
