@@ -41,6 +41,7 @@ class DeviceMonitor(QObject):
         self.error: ErrorInfo | None = None
         self._source: ReadingsSource | None = None
         self._reading = False
+        self._started = False
         self._pool = QThreadPool(self)
         self._pool.setMaxThreadCount(1)
         self._timer = QTimer(self)
@@ -55,8 +56,10 @@ class DeviceMonitor(QObject):
         return self._choice
 
     def start(self) -> None:
-        """Choose the device, in the background; after the first window is painted."""
-        self._pool.start(self._activate)
+        """Choose the device, in the background; after the first window is painted. Again: nothing happens."""
+        if not self._started:
+            self._started = True
+            self._pool.start(self._activate)
 
     def check_layout(self, request: LayoutRequest) -> None:
         """Ask what a layout would mean; answered by `layout_checked`, in the order of asking."""

@@ -18,8 +18,6 @@ class AudioPage(SettingsPage):
     def __init__(self, context: AppContext) -> None:
         super().__init__(
             "audio",
-            "Audio",
-            "mic",
             "Recording and transcribing. Sound never leaves this computer.",
             context.preferences,
         )

@@ -159,7 +159,8 @@ class TextEditor(Editor):
         self.line = QLineEdit()
         self.line.setMinimumWidth(FIELD_WIDTH)
         self.line.setPlaceholderText(setting.unset or f"e.g. {setting.example}")
-        self._shown = ""
+        self._last = ""
+        """The text that was shown or dealt with last."""
         self.name_widget(self.line)
         self.row.addWidget(self.line, 1)
         self.line.editingFinished.connect(self._on_finished)
@@ -172,15 +173,16 @@ class TextEditor(Editor):
     def show_value(self, value: SettingValue) -> None:
         """Show it as it would be typed."""
         parts = value if isinstance(value, tuple) else () if value is None else (value,)
-        self._shown = ", ".join(str(part) for part in parts)
-        if self.line.text() != self._shown:
-            self.line.setText(self._shown)
+        self._last = ", ".join(str(part) for part in parts)
+        if self.line.text() != self._last:
+            self.line.setText(self._last)
 
     @Slot()
     def _on_finished(self) -> None:
         text = self.line.text()
-        if text == self._shown:
+        if text == self._last:
             return
+        self._last = text
         if not text.strip() and self.setting.kind == "items":
             self.take(())
         else:

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.settings.core_map import CoreMap, Grain
+from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.outcome import Outcome
 from mblt_desktop.settings.page import SettingsPage
 from mblt_desktop.widgets import Button, Label, Line
@@ -33,22 +34,21 @@ _LEGENDS: dict[Grain, str] = {
 class LayoutPage(SettingsPage):
     """The layout's rows with a map of the cores; `outcome` stands below the page and is always in sight."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, model: LoadedModel) -> None:
         super().__init__(
             "layout",
-            "Device & layout",
-            "chip",
             "Which device runs the models, and which of its cores. A model takes a changed layout when it is "
             "loaded next.",
             context.preferences,
         )
-        self._context = context
+        self._model = model
+        self._devices = context.devices
         self._preferences = context.preferences
         self.running_on = Label("Looking for boards…", bold=True, wrap=True)
         self.map = CoreMap()
         self.legend = Label("", "muted", "small", wrap=True)
         self.everything = Button("Choose nothing (all may be used)", kind="link")
-        self.outcome = Outcome(context)
+        self.outcome = self.footer = Outcome(context, model)
         device = self.add_card(["layout.device"])
         self.running_on.setContentsMargins(16, 12, 16, 0)
         device.column.insertWidget(0, self.running_on)
@@ -58,10 +58,12 @@ class LayoutPage(SettingsPage):
         self._preferences.changed.connect(self._on_changed)
         context.devices.device_known.connect(self._on_device_known)
         context.devices.device_failed.connect(self._on_device_failed)
-        self.outcome.model_changed.connect(self._on_model_changed)
+        model.changed.connect(self._on_model_changed)
         if context.devices.device is not None:
             self._on_device_known(context.devices.device)
-        self._refresh()
+        elif context.devices.error is not None:
+            self._on_device_failed(context.devices.error)
+        self._on_model_changed()
 
     def _build_cores(self) -> None:
         card = self.add_card(["layout.core_mode"], "Cores")
@@ -81,7 +83,8 @@ class LayoutPage(SettingsPage):
         )
 
     def activated(self) -> None:
-        """Look at the layout again: a board may have been found since."""
+        """Find out about the device, if nobody has yet."""
+        self._devices.start()
         self.outcome.check()
 
     # -- the device ------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ class LayoutPage(SettingsPage):
         grain = _GRAINS[request.core_mode]
         self.map.set_grain(grain)
         self.map.set_chosen(request.target_cores if grain == "core" else request.target_clusters)
-        dot = " A green dot marks the cores in use now." if self.outcome.model is not None else ""
+        dot = " A green dot marks the cores in use now." if self._model.info is not None else ""
         self.legend.setText(_LEGENDS[grain] + dot)
         self.everything.setVisible(bool(self.map.chosen) and grain != "none")
         self.outcome.check()
@@ -131,7 +134,6 @@ class LayoutPage(SettingsPage):
 
     @Slot()
     def _on_model_changed(self) -> None:
-        info = self.outcome.model
-        layout = None if info is None else info.layout
+        layout = None if self._model.info is None else self._model.info.layout
         self.map.set_running(() if layout is None else layout.cores)
         self._refresh()

@@ -15,11 +15,11 @@ PAGE_WIDTH = 900
 class SettingsPage(QWidget):
     """The rows of one page in cards. Subclasses add what is more than a row."""
 
-    def __init__(self, key: str, title: str, icon: str, intro: str, preferences: Preferences) -> None:
+    def __init__(self, key: str, intro: str, preferences: Preferences) -> None:
         super().__init__()
         self.key = key
-        self.title = title
-        self.icon = icon
+        self.footer: QWidget | None = None
+        """What stands below the page and does not scroll."""
         self.rows = {
             setting.key: SettingRow(setting, preferences) for setting in on_page(key) if setting.shown
         }
@@ -73,6 +73,6 @@ class SettingsPage(QWidget):
 class SimplePage(SettingsPage):
     """A page that is nothing but its rows."""
 
-    def __init__(self, key: str, title: str, icon: str, intro: str, preferences: Preferences) -> None:
-        super().__init__(key, title, icon, intro, preferences)
+    def __init__(self, key: str, intro: str, preferences: Preferences) -> None:
+        super().__init__(key, intro, preferences)
         self.add_card(list(self.rows))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Slot
@@ -10,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QListWidget, QListWidgetItem, QStacke
 from mblt_desktop.context import AppContext
 from mblt_desktop.settings.audio_page import AudioPage
 from mblt_desktop.settings.layout_page import LayoutPage
+from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.page import SettingsPage, SimplePage
 from mblt_desktop.settings.sampling_page import SamplingPage
 from mblt_desktop.settings.storage_page import StoragePage
@@ -19,24 +22,26 @@ from mblt_desktop.widgets import EmptyState, Label, Page, Scrolled, SearchField,
 _ITEM_HEIGHT = 36
 
 
+@dataclass(slots=True)
+class _Entry:
+    """A page, made when it is first needed: the window opens without waiting for a hundred editors."""
+
+    key: str
+    title: str
+    icon: str
+    make: Callable[[], SettingsPage]
+    page: SettingsPage | None = None
+    holder: Scrolled | None = None
+
+
 class SettingsPane(QWidget):
     """Everything that can be set, found by page or by search."""
 
     def __init__(self, context: AppContext) -> None:
         super().__init__()
-        layout = LayoutPage(context)
-        self.pages: list[SettingsPage] = [
-            layout,
-            SamplingPage(context),
-            AudioPage(context),
-            SimplePage(
-                "tracing", "Tracing", "tracing", "How long a recording may grow before it stops by itself.",
-                context.preferences,
-            ),
-            StoragePage(context),
-            SimplePage("appearance", "Appearance", "sun", "How the window looks.", context.preferences),
-        ]  # fmt: skip
-        self._outcome = layout.outcome
+        self._preferences = context.preferences
+        self._theme = context.theme
+        self._entries = self._declare(context, LoadedModel(context.dispatcher, self))
         self.search = SearchField("Search settings")
         self.names = QListWidget()
         self.names.setAccessibleName("Pages of settings")
@@ -48,26 +53,37 @@ class SettingsPane(QWidget):
         self.search.textChanged.connect(self._on_search)
         self.names.currentRowChanged.connect(self._on_page_chosen)
         theme_manager().changed.connect(self._draw_icons)
-        context.preferences.changed.connect(self._on_changed)
-        self._theme = context.theme
-        self._preferences = context.preferences
-        self.names.setCurrentRow(0)
+        self._preferences.changed.connect(self._on_changed)
+
+    def _declare(self, context: AppContext, model: LoadedModel) -> list[_Entry]:
+        preferences = context.preferences
+        return [
+            _Entry("layout", "Device & layout", "chip", lambda: LayoutPage(context, model)),
+            _Entry("sampling", "Sampling & penalties", "chat", lambda: SamplingPage(preferences, model)),
+            _Entry("audio", "Audio", "mic", lambda: AudioPage(context)),
+            _Entry(
+                "tracing", "Tracing", "tracing",
+                lambda: SimplePage("tracing", "How long a recording may grow before it stops.", preferences),
+            ),
+            _Entry("storage", "Storage & privacy", "folder", lambda: StoragePage(context)),
+            _Entry(
+                "appearance", "Appearance", "sun",
+                lambda: SimplePage("appearance", "How the window looks.", preferences),
+            ),
+        ]  # fmt: skip
 
     def _build(self) -> None:
         panel = SidePanel(232, title="Settings")
         panel.column.addWidget(self.search)
         panel.column.addWidget(self.names, 1)
-        where = Label("Changes are saved at once.", "muted", "small", wrap=True)
-        panel.column.addWidget(where)
-        for page in self.pages:
-            item = QListWidgetItem(page.title)
+        panel.column.addWidget(Label("Changes are saved at once.", "muted", "small", wrap=True))
+        for entry in self._entries:
+            item = QListWidgetItem(entry.title)
             item.setSizeHint(QSize(0, _ITEM_HEIGHT))
             self.names.addItem(item)
-            self._stack.addWidget(Scrolled(page))
         self._stack.addWidget(self.nothing)
         self._draw_icons()
         self.page.set_body(self._stack)
-        self.page.add_footer(self._outcome)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)
@@ -85,28 +101,50 @@ class SettingsPane(QWidget):
 
     def activated(self) -> None:
         """The pane came to the front."""
-        self._current().activated()
+        if self.names.currentRow() < 0:
+            self.names.setCurrentRow(0)
+        else:
+            self._page_at(self.names.currentRow()).activated()
         self.names.setFocus()
 
     def show_page(self, key: str) -> None:
         """Bring a page to the front by its key, e.g. "layout"."""
         self.search.clear()
-        self.names.setCurrentRow(next(index for index, page in enumerate(self.pages) if page.key == key))
+        self.names.setCurrentRow([entry.key for entry in self._entries].index(key))
 
     # -- pages and search ---------------------------------------------------------------------
 
-    def _current(self) -> SettingsPage:
-        return self.pages[max(0, self.names.currentRow())]
+    @property
+    def pages(self) -> list[SettingsPage]:
+        """All pages; makes those that were not needed before."""
+        return [self._page_at(index) for index in range(len(self._entries))]
+
+    def _page_at(self, index: int) -> SettingsPage:
+        entry = self._entries[index]
+        if entry.page is None:
+            entry.page = entry.make()
+            entry.holder = Scrolled(entry.page)
+            self._stack.addWidget(entry.holder)
+            if entry.page.footer is not None:
+                entry.page.footer.hide()
+                self.page.add_footer(entry.page.footer)
+        return entry.page
 
     @Slot(int)
     def _on_page_chosen(self, index: int) -> None:
         if index < 0:
             return
-        page = self.pages[index]
-        self._stack.setCurrentIndex(index)
-        self.page.header.set_title(page.title)
-        self._outcome.setVisible(page.key == "layout")
+        page, entry = self._page_at(index), self._entries[index]
+        self._show_footer_of(page)
+        if entry.holder is not None:
+            self._stack.setCurrentWidget(entry.holder)
+        self.page.header.set_title(entry.title)
         page.activated()
+
+    def _show_footer_of(self, page: SettingsPage | None) -> None:
+        for entry in self._entries:
+            if entry.page is not None and entry.page.footer is not None:
+                entry.page.footer.setVisible(entry.page is page)
 
     @Slot(str)
     def _on_search(self, text: str) -> None:
@@ -119,17 +157,19 @@ class SettingsPane(QWidget):
             self.nothing.text.setText("Try another word, or empty the search with Esc.")
             self._stack.setCurrentWidget(self.nothing)
             self.page.header.set_title("Settings")
-            self._outcome.hide()
+            self._show_footer_of(None)
             return
         current = max(0, self.names.currentRow())
         index = current if found[current] else next(i for i, count in enumerate(found) if count)
-        self.names.setCurrentRow(index)
-        self._on_page_chosen(index)
+        if index == self.names.currentRow():
+            self._on_page_chosen(index)
+        else:
+            self.names.setCurrentRow(index)
 
     @Slot()
     def _draw_icons(self) -> None:
-        for index, page in enumerate(self.pages):
-            self.names.item(index).setIcon(icon(page.icon, "muted"))
+        for index, entry in enumerate(self._entries):
+            self.names.item(index).setIcon(icon(entry.icon, "muted"))
 
     @Slot(str)
     def _on_changed(self, key: str) -> None:

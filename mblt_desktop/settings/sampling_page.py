@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import Slot
 
-from mblt_desktop.context import AppContext
+from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.page import SettingsPage
+from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.widgets import Label
-from runtime.messages import ModelLoaded
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this always take the likeliest token, as the runtime does."""
@@ -24,37 +24,35 @@ _ONLY_WHEN_RANDOM = ("sampling.top_p", "sampling.min_p", "sampling.seed")
 class SamplingPage(SettingsPage):
     """Values for every conversation that does not bring its own."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, preferences: Preferences, model: LoadedModel) -> None:
         super().__init__(
             "sampling",
-            "Sampling & penalties",
-            "chat",
             "How the next word is chosen. These hold for every conversation that does not set its own, and "
             "apply with the next answer.",
-            context.preferences,
+            preferences,
         )
-        self._preferences = context.preferences
+        self._preferences = preferences
+        self._model = model
         self.greedy = Label("", "accent", "small", wrap=True)
         self.greedy.setContentsMargins(16, 0, 16, 8)
         choosing = [key for key in self.rows if key not in _PENALTIES]
         card = self.add_card(choosing, "Choosing words")
         card.column.insertWidget(1, self.greedy)
         self.add_card(_PENALTIES, "Penalties")
-        context.preferences.changed.connect(self._on_changed)
-        context.dispatcher.model_loaded.connect(self._on_model_loaded)
-        self._refresh()
+        preferences.changed.connect(self._on_changed)
+        model.changed.connect(self._on_model_changed)
+        self._on_model_changed()
 
     @Slot(str)
     def _on_changed(self, key: str) -> None:
         if key.startswith("sampling."):
             self._refresh()
 
-    @Slot(object)
-    def _on_model_loaded(self, event: ModelLoaded) -> None:
-        if event.info.kind == "speech":
-            return
+    @Slot()
+    def _on_model_changed(self) -> None:
+        own = {} if self._model.info is None else self._model.info.sampling_defaults
         for key, row in self.rows.items():
-            row.set_model_value(event.info.sampling_defaults.get(key))
+            row.set_model_value(own.get(key))
         self._refresh()
 
     def _refresh(self) -> None:

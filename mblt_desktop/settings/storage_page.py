@@ -32,8 +32,6 @@ class StoragePage(SettingsPage):
     def __init__(self, context: AppContext) -> None:
         super().__init__(
             "storage",
-            "Storage & privacy",
-            "folder",
             "Where your work and the models are kept.",
             context.preferences,
         )

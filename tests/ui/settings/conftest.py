@@ -1,0 +1,97 @@
+"""The settings pane on a scripted runtime and the real layout rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from mblt_desktop.context import AppContext
+from mblt_desktop.devices.monitor import DeviceMonitor
+from mblt_desktop.dispatcher import Dispatcher
+from mblt_desktop.paths import Paths
+from mblt_desktop.settings.pane import SettingsPane
+from mblt_desktop.settings.preferences import Preferences
+from mblt_desktop.settings.storage_page import StoragePage
+from mblt_desktop.store.store import Store
+from mblt_desktop.theme import theme_manager
+from runtime.errors import ErrorInfo
+from runtime.layout import EffectiveLayout
+from runtime.messages import ModelInfo
+from tests.ui.conftest import ScriptedBridge
+
+
+@dataclass
+class Remembered:
+    """The window's services, remembered."""
+
+    errors: list[ErrorInfo] = field(default_factory=list)
+    toasts: list[str] = field(default_factory=list)
+
+    def show_error(self, error: ErrorInfo) -> None:
+        self.errors.append(error)
+
+    def navigate(self, pane: str) -> None:
+        raise AssertionError(f"the settings send nobody to {pane}")
+
+    def toast(self, text: str, undo: Callable[[], None] | None = None) -> None:
+        self.toasts.append(text)
+
+
+@pytest.fixture
+def shell() -> Remembered:
+    return Remembered()
+
+
+@pytest.fixture
+def preferences(paths: Paths) -> Iterator[Preferences]:
+    preferences = Preferences(paths.settings_file)
+    yield preferences
+    preferences.flush()
+
+
+@pytest.fixture
+def context(
+    bridge: ScriptedBridge,
+    dispatcher: Dispatcher,
+    preferences: Preferences,
+    paths: Paths,
+    shell: Remembered,
+) -> Iterator[AppContext]:
+    store = Store(paths.database)
+    monitor = DeviceMonitor("simulated")
+    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell, monitor)
+    monitor.close()
+    assert store.close()
+
+
+@pytest.fixture
+def pane(qtbot: QtBot, context: AppContext) -> Iterator[SettingsPane]:
+    pane = SettingsPane(context)
+    qtbot.addWidget(pane)
+    pane.resize(1376, 868)
+    pane.show()
+    pane.activated()
+    yield pane
+    for page in pane.pages:
+        if isinstance(page, StoragePage):
+            page.close_jobs()
+
+
+@pytest.fixture
+def chat_model() -> ModelInfo:
+    return ModelInfo(
+        model_id="smol",
+        title="SmolLM2-135M-Instruct",
+        kind="chat",
+        family="llama",
+        folder="/models/smol",
+        device="Simulated ARIES (CPU)",
+        simulated=True,
+        layout=EffectiveLayout("aries-rb", "single", ("0:0:0",), ("0:0",), (0,), 1, 1),
+        context_length=2048,
+        prefill_chunk=128,
+        sampling_defaults={"sampling.temperature": 0.2, "sampling.repetition_penalty": 1.1},
+    )
