@@ -66,19 +66,23 @@ class Recording:
         self._folder = folder
         self._max_events = command.max_events
         self._deadline = time.monotonic() + command.max_seconds
-        self._work, self._lock = _open_work(folder, command.recording_id)
+        self._threads: dict[int, str] = {}
+        self._work, lock = _open_work(folder, command.recording_id)
         self._device = DeviceTrace(self._work / DEVICE_FILE)
+        self._release = contextlib.ExitStack()
+        self._release.callback(lock.close)
         try:
             self._begin(command, device)
         except MbltError:
             self.abandon()
-            self._lock.close()
             shutil.rmtree(self._work, ignore_errors=True)
             raise
 
     def _begin(self, command: StartRecording, device: DeviceChoice) -> None:
+        self._release.callback(self._device.stop)
         self._device.start(device)
         self._window = RECORDER.start(max_events=command.max_events, max_seconds=command.max_seconds)
+        self._release.callback(RECORDER.stop)
         header = {
             "recording_id": command.recording_id,
             "title": command.title[: index.MAX_TITLE],
@@ -87,7 +91,9 @@ class Recording:
             "versions": versions(),
         }
         self._journal = JournalWriter(self._work / JOURNAL, header)
+        self._release.callback(self._journal.close)
         self._note_device()
+        self._note_threads()
         self._note_clocks()
 
     def poll(self) -> str | None:
@@ -97,9 +103,9 @@ class Recording:
             StorageError: the disk does not take it.
         """
         self._journal.events(self._window.drain())
+        self._note_threads()
         if time.monotonic() >= self._next_clocks:
             self._note_clocks()
-            self._note_threads()
         if self._window.limit is not None:
             return self._window.limit
         if time.monotonic() >= self._deadline:
@@ -114,28 +120,24 @@ class Recording:
         Raises:
             StorageError: the file cannot be written; what was recorded is kept for the next start.
         """
-        stop_ns = RECORDER.stop()
-        self._device.stop()
-        try:
+        with self._release:
+            stop_ns = RECORDER.stop()
+            self._device.stop()
             self._journal.events(self._window.drain())
             self._note_threads()
             self._note_device()
             self._note_clocks()
             reached = limit or self._window.limit
             self._journal.note("stop", {"ns": stop_ns, "limit": reached, "refused": self._window.refused})
-        finally:
-            self._journal.close()
-            self._lock.close()
-        try:
-            return finalise(self._work, self._folder)
-        except StorageError as error:
-            error.unharmed = "What was recorded is kept and will be finished at the next start."
-            raise
+            try:
+                return finalise(self._work, self._folder)
+            except StorageError as error:
+                error.unharmed = "What was recorded is kept and will be finished at the next start."
+                raise
 
     def abandon(self) -> None:
         """Stop without writing the file; what was written down so far can be recovered."""
-        RECORDER.stop()
-        self._device.stop()
+        self._release.close()
 
     def _note_clocks(self) -> None:
         self._next_clocks = time.monotonic() + CLOCK_SECONDS
@@ -143,7 +145,10 @@ class Recording:
         self._journal.note("clock", [reading.monotonic, reading.boottime, reading.realtime])
 
     def _note_threads(self) -> None:
-        self._journal.note("threads", RECORDER.thread_names())
+        names = RECORDER.thread_names()
+        if names != self._threads:
+            self._threads = names
+            self._journal.note("threads", names)
 
     def _note_device(self) -> None:
         device = self._device

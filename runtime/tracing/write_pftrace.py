@@ -110,7 +110,9 @@ class _Writer:
         first = self._packet()
         first.sequence_flags = STATE_CLEARED
         first.first_packet_on_sequence = True
-        first.trace_packet_defaults.timestamp_clock_id = MONOTONIC
+        if self._trace.clocks:
+            # Without a reading the engine could not relate this clock to its own.
+            first.trace_packet_defaults.timestamp_clock_id = MONOTONIC
         self._put(first)
         for reading in self._trace.clocks:
             packet = self._packet()
