@@ -186,20 +186,21 @@ def pip(checkout: Checkout, arguments: Sequence[str]) -> None:
     """Run pip with one moving line on a terminal; its whole output is kept and shown when it fails."""
     log = checkout.venv / "pip.log"
     command = [str(checkout.python), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
-    with log.open("w") as file:
-        process = subprocess.Popen(
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
             [*command, "--progress-bar", "off"],
             cwd=checkout.root,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
+        ) as process,
+    ):
+        for line in process.stdout or ():
             file.write(line)
             show_pip_line(line)
     clear_line()
-    if process.wait() != 0:
+    if process.returncode != 0:
         last = "".join(log.read_text().splitlines(keepends=True)[-15:])
         raise BootstrapError(f"pip could not finish. Its last lines (all of them are in {log}):\n{last}")
 
