@@ -46,8 +46,8 @@ def install(devices: int = 1, board: str = "aries-rb", memory_bytes: int | None 
             "Accelerator": NativeAccelerator,
             "start_tracing_events": TRACE.start,
             "stop_tracing_events": TRACE.stop,
-            "get_available_devices": fleet.names,
-            "get_available_device_numbers": fleet.numbers,
+            "get_available_devices": _names,
+            "get_available_device_numbers": _numbers,
             "get_model_summary": summarise,
         }
         for name, replacement in replacements.items():
@@ -77,6 +77,14 @@ def usage() -> tuple[DeviceUsage, ...]:
     if not _originals:
         return ()
     return tuple(device.usage() for device in NativeAccelerator.fleet.devices)
+
+
+def _names() -> list[str]:
+    return NativeAccelerator.fleet.names()
+
+
+def _numbers(device_name: str = "auto") -> list[int]:
+    return NativeAccelerator.fleet.numbers(device_name)
 
 
 def _describe(fleet: Fleet) -> tuple[str, list[int]]:
