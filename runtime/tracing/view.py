@@ -6,10 +6,12 @@ take milliseconds. Frozen and picklable, so it may cross the thread boundary; nu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runtime.tracing.files import Checkpoint
+from runtime.tracing.levels import Level, build_levels
 from runtime.tracing.model import Metadata, Span, Trace, Track, TrackKind
 from runtime.tracing.recorder import Args
 
@@ -39,13 +41,10 @@ class TrackView:
     """Index into `TraceView.names`."""
     request: Numbers
     """Index into `TraceView.requests`, -1 for none."""
+    lines: tuple[tuple[Level, ...], ...]
+    """For each depth, its spans at several resolutions, finest first."""
     args: dict[int, Args] = field(default_factory=dict)
     """Arguments by span index, for those that have any."""
-
-    @property
-    def lines(self) -> int:
-        """Lines needed to draw it: 1 without nesting."""
-        return int(self.depth.max()) + 1 if len(self.depth) else 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,19 +142,31 @@ def _track(track: Track, origin: int, names: _Numbering, requests: _Numbering) -
     import numpy as np
 
     spans = track.spans
+    start = np.array([span.start_ns - origin for span in spans], dtype=np.int64)
+    end = np.array([span.end_ns - origin for span in spans], dtype=np.int64)
+    depth = np.array(_depths(spans), dtype=np.int32)
     return TrackView(
         title=track.title,
         kind=track.kind,
         tid=track.tid,
-        start=np.array([span.start_ns - origin for span in spans], dtype=np.int64),
-        end=np.array([span.end_ns - origin for span in spans], dtype=np.int64),
-        depth=np.array(_depths(spans), dtype=np.int32),
+        start=start,
+        end=end,
+        depth=depth,
         name=np.array([names.of(span.name) for span in spans], dtype=np.int32),
         request=np.array(
             [-1 if span.request is None else requests.of(span.request) for span in spans], dtype=np.int32
         ),
+        lines=tuple(_lines(start, end, depth)),
         args={index: span.args for index, span in enumerate(spans) if span.args},
     )
+
+
+def _lines(start: Times, end: Times, depth: Numbers) -> Iterator[tuple[Level, ...]]:
+    import numpy as np
+
+    for line in range(int(depth.max()) + 1 if len(depth) else 0):
+        chosen = np.flatnonzero(depth == line).astype(np.int32)
+        yield build_levels(start[chosen], end[chosen], chosen)
 
 
 def _depths(spans: list[Span]) -> list[int]:
