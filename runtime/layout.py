@@ -107,7 +107,7 @@ def validate(request: LayoutRequest, board: str, devices: int) -> NormalisedLayo
         dev_no=dev_no,
         max_batch_size=request.max_batch_size,
         model_decides=_model_decides(request),
-        notes=tuple(_notes(request.core_mode, cores, clusters, board)),
+        notes=notes_on(request, board),
     )
 
 
@@ -201,27 +201,31 @@ def _check_aliases(field: str, items: list[str]) -> None:
             raise layout_rules.bad_item(field, item)
 
 
-def _notes(mode: str, cores: list[str], clusters: list[str], board: str) -> Iterable[str]:
+def notes_on(request: LayoutRequest, board: str = "aries-rb") -> tuple[str, ...]:
+    """What of a request will be dropped, rounded or has no effect, in words; needs no device."""
+    mode, cores, clusters = request.core_mode, request.target_cores, request.target_clusters
     single = mode == "single"
+    notes = []
     if cores and clusters:
-        ignored = "clusters" if single else "cores"
-        yield f"The named {ignored} are not used in {mode} mode."
+        notes.append(f"The named {'clusters' if single else 'cores'} are not used in {mode} mode.")
     if mode == "auto" and (cores or clusters):
-        yield (
+        notes.append(
             "In automatic mode the NPU software picks the cores that the model was compiled for; "
             "what is named here only chooses the board."
         )
-    if single or clusters or board.startswith("regulus"):
-        return
-    for cluster, chosen in sorted(_by_cluster(cores).items()):
-        if len(chosen) < CORES_PER_CLUSTER:
-            yield f"Rounded up to all cores of cluster {cluster}: {mode} mode uses whole clusters."
+    elif not single and not clusters and not board.startswith("regulus"):
+        notes += [
+            f"Rounded up to all cores of cluster {cluster}: {mode} mode uses whole clusters."
+            for cluster, chosen in sorted(_by_cluster(cores).items())
+            if len(chosen) < CORES_PER_CLUSTER
+        ]
+    return tuple(notes)
 
 
 def _by_cluster(cores: Iterable[str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for core in cores:
-        cluster, _, index = core.rpartition(":")
+        cluster, _, index = _plain(core).rpartition(":")
         found.setdefault(cluster, set()).add(index)
     return found
 

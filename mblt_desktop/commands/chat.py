@@ -10,6 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
+from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
 from mblt_desktop.paths import default_paths
@@ -30,7 +31,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.settings import add_arguments, device_from_args, layout_from_args, sampling_from_args
+from runtime.settings import add_arguments, device_from_args, sampling_from_args
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Load the model, ask, print."""
     turns = _turns(args)
     sampling = sampling_from_args(args)
-    layout = layout_from_args(args)
+    layout = asked_layout(args)
     config = RuntimeConfig(default_paths().data, device_from_args(args))
     model = choose_model(config, args.model)
     with Session(config) as session, recorded(session, config, args.trace):

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
 from mblt_desktop.paths import default_paths
@@ -21,7 +22,7 @@ from runtime.catalog.entries import DEMO_SPEECH
 from runtime.config import RuntimeConfig
 from runtime.errors import MbltError, SettingError
 from runtime.messages import Event, LoadSpeech, ModelLoaded, Transcribe, Transcribed, TranscribeProgress
-from runtime.settings import SETTINGS, add_arguments, device_from_args, layout_from_args
+from runtime.settings import SETTINGS, add_arguments, device_from_args
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     language = None
     if args.language is not None:
         language = str(SETTINGS["audio.language"].parse(args.language))
-    layout = layout_from_args(args)
+    layout = asked_layout(args)
     config = RuntimeConfig(default_paths().data, device_from_args(args))
     model = choose_model(config, args.model)
     reports: list[dict[str, object]] = []

@@ -16,7 +16,7 @@ from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.page import SettingsPage, SimplePage
 from mblt_desktop.settings.sampling_page import SamplingPage
 from mblt_desktop.settings.storage_page import StoragePage
-from mblt_desktop.theme import ThemeMode, icon, theme_manager
+from mblt_desktop.theme import icon, theme_manager
 from mblt_desktop.widgets import EmptyState, Label, Page, Scrolled, SearchField, SidePanel
 
 _ITEM_HEIGHT = 36
@@ -39,8 +39,6 @@ class SettingsPane(QWidget):
 
     def __init__(self, context: AppContext) -> None:
         super().__init__()
-        self._preferences = context.preferences
-        self._theme = context.theme
         self._entries = self._declare(context, LoadedModel(context.dispatcher, self))
         self.search = SearchField("Search settings")
         self.names = QListWidget()
@@ -53,7 +51,6 @@ class SettingsPane(QWidget):
         self.search.textChanged.connect(self._on_search)
         self.names.currentRowChanged.connect(self._on_page_chosen)
         theme_manager().changed.connect(self._draw_icons)
-        self._preferences.changed.connect(self._on_changed)
 
     def _declare(self, context: AppContext, model: LoadedModel) -> list[_Entry]:
         preferences = context.preferences
@@ -170,10 +167,3 @@ class SettingsPane(QWidget):
     def _draw_icons(self) -> None:
         for index, entry in enumerate(self._entries):
             self.names.item(index).setIcon(icon(entry.icon, "muted"))
-
-    @Slot(str)
-    def _on_changed(self, key: str) -> None:
-        """The theme is the window's, but it is changed here, so it changes at once."""
-        if key == "appearance.theme":
-            modes: dict[str, ThemeMode] = {"light": "light", "dark": "dark"}
-            self._theme.set_mode(modes.get(self._preferences.text(key), "system"))

@@ -1,0 +1,17 @@
+"""What a command says about the layout options before it loads a model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from runtime.layout import LayoutRequest, notes_on
+from runtime.settings import layout_from_args
+
+
+def asked_layout(args: argparse.Namespace) -> LayoutRequest:
+    """The layout options; says on standard error what of them has no effect. Raises SettingError."""
+    layout = layout_from_args(args)
+    for note in notes_on(layout):
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201 - the command line's output
+    return layout
