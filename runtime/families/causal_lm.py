@@ -49,7 +49,7 @@ class CausalLm:
     """A loaded text model with one conversation at a time on its slot."""
 
     def __init__(self, model: Any, tokenizer: Any, info: ModelInfo, eos_ids: frozenset[int]) -> None:
-        self._model = model
+        self.vendor_model = model
         self._tokenizer = tokenizer
         self.info = info
         self.vocab_size = int(model.config.vocab_size)
@@ -74,7 +74,7 @@ class CausalLm:
 
     def new_cache(self) -> KvCache:
         """An empty cache for one conversation on the model's first slot."""
-        return new_slot_cache(self._model)
+        return new_slot_cache(self.vendor_model)
 
     def reusable_prefix(self, prompt: Prompt, length: int) -> int:
         """Text continues after any position."""
@@ -94,13 +94,13 @@ class CausalLm:
 
     def dispose(self) -> None:
         """Give the device memory back; caches of this model are lost."""
-        dispose_model(self._model)
+        dispose_model(self.vendor_model)
 
     def _forward(self, ids: list[int], cache: KvCache) -> Logits:
         import torch
 
         with torch.inference_mode(), device_faults(self.info.title):
-            output = self._model(
+            output = self.vendor_model(
                 input_ids=torch.tensor([ids]),
                 past_key_values=cache,
                 use_cache=True,

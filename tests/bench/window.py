@@ -1,0 +1,49 @@
+"""Time to the first window, and how smooth the GUI thread stays while a model loads and while it answers."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+STARTS = 5
+
+
+def rows(models: Path) -> list[tuple[str, str]]:
+    """The figures as lines of the table."""
+    starts = [_probe(models, "first") for _ in range(STARTS + 1)][1:]  # the first one warms the disk
+    whole = _probe(models, "whole")
+    return [
+        ("time to first window", f"{statistics.median(start['seconds'] for start in starts):.2f} s"),
+        ("GUI lateness while loading", _spread(whole["loading"])),
+        ("GUI lateness while answering", _spread(whole["generating"]) + "  (p99 at most 16)"),
+    ]
+
+
+def _probe(models: Path, part: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="mblt-bench-") as home:
+        started = time.monotonic_ns()
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.bench.probe", str(models), home, part],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    report["seconds"] = (report["painted_ns"] - started) / 1e9
+    return report
+
+
+def _spread(lateness: list[float]) -> str:
+    ordered = sorted(lateness)
+    return f"p50 {_at(ordered, 0.5):.1f}  p99 {_at(ordered, 0.99):.1f}  max {ordered[-1]:.1f} ms"
+
+
+def _at(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
