@@ -117,7 +117,7 @@ class ModelInfo:
     context_length: int
     prefill_chunk: int
     sampling_defaults: dict[str, float | int] = field(default_factory=dict)
-    """Sampling values the model's own generation_config.json sets, by setting key."""
+    """Sampling values the model's own generation_config.json sets, by name, e.g. "temperature"."""
     load_seconds: float = 0.0
     languages: tuple[str, ...] = ()
     """ISO codes of what a speech model understands."""
@@ -311,8 +311,8 @@ class RestoreRecording:
 class ListModels:
     """Look at the model folders; answered by `ModelsListed`.
 
-    With `ask_hub`, and a board in this computer, the vendor's published models are looked up, too; they come in
-    a second answer. Nothing goes over the network without it.
+    With `ask_hub`, and a board in this computer, the vendor's published models are looked up, too; they come
+    in a second answer. Nothing goes over the network without it.
     """
 
     ask_hub: bool = False
@@ -324,6 +324,14 @@ class FetchModel:
 
     request_id: str
     model_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportModel:
+    """Copy a compiled model folder into the library, or compile a checkpoint for the simulated device."""
+
+    request_id: str
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +368,7 @@ Command: TypeAlias = (
     | RestoreRecording
     | ListModels
     | FetchModel
+    | ImportModel
     | VerifyModel
     | RemoveModel
     | ListMicrophones

@@ -28,7 +28,7 @@ _SAMPLING = (
     Setting(
         "sampling.top_k", "integer", None, "Top-k",
         "Choose among this many likeliest words only. 0 or -1 turns it off, 1 is greedy.",
-        minimum=-1, maximum=1000, unset=_MODEL, fallback=0,
+        minimum=-1, maximum=1_000_000, unset=_MODEL, fallback=0,
         cli_option="--top-k", takes_effect=_NEXT_ANSWER,
     ),
     Setting(

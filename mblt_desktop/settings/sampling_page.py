@@ -52,7 +52,7 @@ class SamplingPage(SettingsPage):
     def _on_model_changed(self) -> None:
         own = {} if self._model.info is None else self._model.info.sampling_defaults
         for key, row in self.rows.items():
-            row.set_model_value(own.get(key))
+            row.set_model_value(own.get(key.partition(".")[2]))
         self._refresh()
 
     def _refresh(self) -> None:

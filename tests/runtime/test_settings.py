@@ -99,7 +99,7 @@ def test_device_numbers_follow_from_the_named_cores_unless_given(
         (("--temperature", "nan"), "sampling.temperature", "“nan”"),
         (("--temperature", "inf"), "sampling.temperature", "“inf”"),
         (("--temperature", ""), "sampling.temperature", "“”"),
-        (("--top-k", "5.5"), "sampling.top_k", "a whole number from -1 to 1000"),
+        (("--top-k", "5.5"), "sampling.top_k", "a whole number from -1 to 1000000"),
         (("--top-k", "9" * 5000), "sampling.top_k", "“" + "9" * 60 + "…”"),
         (("--top-p", "0"), "sampling.top_p", "a number above 0 and up to 1"),
         (("--seed", "-1"), "sampling.seed", "from 0 to 9223372036854775807"),

@@ -93,5 +93,5 @@ def chat_model() -> ModelInfo:
         layout=EffectiveLayout("aries-rb", "single", ("0:0:0",), ("0:0",), (0,), 1, 1),
         context_length=2048,
         prefill_chunk=128,
-        sampling_defaults={"sampling.temperature": 0.2, "sampling.repetition_penalty": 1.1},
+        sampling_defaults={"temperature": 0.2, "repetition_penalty": 1.1},
     )

@@ -168,7 +168,7 @@ def test_greedy_is_said_whoever_asks_for_it(
     assert page.greedy.isVisible()
     preferences.reset("sampling.top_k")
     preferences.reset("sampling.temperature")
-    chat_model.sampling_defaults["sampling.temperature"] = 0.0
+    chat_model.sampling_defaults["temperature"] = 0.0
     bridge.host.post(ModelLoaded(chat_model))
     qtbot.waitUntil(page.greedy.isVisible)
 
