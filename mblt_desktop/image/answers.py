@@ -5,11 +5,18 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import QSize, Qt, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QGuiApplication, QTextCursor, QTextDocument
+from PySide6.QtGui import (
+    QDesktopServices,
+    QGuiApplication,
+    QTextCursor,
+    QTextDocument,
+    QTextTable,
+    QTextTableFormat,
+)
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QTextBrowser, QVBoxLayout, QWidget
 
 from mblt_desktop.store.records import ImageAnswer, Result
-from mblt_desktop.theme import font
+from mblt_desktop.theme import current_theme, font, theme_manager
 from mblt_desktop.widgets import IconButton, Label
 from runtime.messages import StopReason
 
@@ -43,6 +50,7 @@ class AnswerText(QTextBrowser):
         self.document().documentLayout().documentSizeChanged.connect(self._on_size_changed)
         self.anchorClicked.connect(self._on_link_clicked)
         self.setAccessibleName("Answer")
+        theme_manager().changed.connect(self._draw_tables)
 
     def append_text(self, text: str) -> None:
         """Add what has just arrived; costs what it adds."""
@@ -53,6 +61,19 @@ class AnswerText(QTextBrowser):
     def set_final(self, text: str) -> None:
         """Show the whole answer with its formatting."""
         self.document().setMarkdown(text, _MARKDOWN)
+        self._draw_tables()
+
+    @Slot()
+    def _draw_tables(self) -> None:
+        """Thin lines in the theme's colour; Qt's own are white in the dark."""
+        for frame in self.document().rootFrame().childFrames():
+            if isinstance(frame, QTextTable):
+                table = frame.format().toTableFormat()
+                table.setBorderBrush(current_theme().colour("border"))
+                table.setBorderStyle(QTextTableFormat.BorderStyle.BorderStyle_Solid)
+                table.setBorderCollapse(True)
+                table.setCellPadding(4)
+                frame.setFormat(table)
 
     def loadResource(self, _type: int, _url: QUrl | str) -> object:
         """Nothing that a text names is fetched."""

@@ -14,6 +14,7 @@ from mblt_desktop.store.records import ImageAnswer, ImageRecord
 from mblt_desktop.widgets import Chip, Label, Scrolled, SidePanel
 
 WIDTH = 420
+NARROW_WIDTH = 328
 _NEAR_END = 40
 
 
@@ -62,6 +63,11 @@ class AskPanel(SidePanel):
         self.asking.status_changed.connect(self._on_status_changed)
         self.asking.ended.connect(self._on_ended)
         self.answers.grown.connect(self._on_grown, Qt.ConnectionType.QueuedConnection)
+
+    def set_roomy(self, roomy: bool) -> None:
+        """Take the full width, or less on a small window."""
+        self.setFixedWidth(WIDTH if roomy else NARROW_WIDTH)
+        self.question.arrange_presets(len(self.question.presets) if roomy else 2)
 
     def show_pictures(self, records: list[ImageRecord]) -> None:
         """The selection changed: show the first picture's answers."""

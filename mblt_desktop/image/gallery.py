@@ -34,6 +34,8 @@ from mblt_desktop.widgets import Button, Label, SidePanel, restyle
 Index = QModelIndex | QPersistentModelIndex
 RECORD = Qt.ItemDataRole.UserRole
 ROW_HEIGHT = 64
+GALLERY_WIDTH = 264
+_NARROW = 180
 _PICTURE = 48
 _PAD = 8
 
@@ -151,21 +153,22 @@ class GalleryPanel(SidePanel):
     """The pane's left side: Open, where to drop, and the list."""
 
     def __init__(self, gallery: GalleryView) -> None:
-        super().__init__(264)
+        super().__init__(GALLERY_WIDTH)
         self.column.setContentsMargins(0, 0, 0, 12)
         self.column.setSpacing(0)
         head = QWidget()
         head.setFixedHeight(48)
         row = QHBoxLayout(head)
         row.setContentsMargins(16, 0, 12, 0)
-        row.addWidget(Label("Pictures", size="title", bold=True))
+        self._title = Label("Pictures", size="title", bold=True)
+        row.addWidget(self._title)
         row.addStretch(1)
         self.open_button = Button("Open", "plus")
         self.open_button.setToolTip("Open pictures (PNG, JPEG, WebP, GIF, BMP, TIFF)")
         row.addWidget(self.open_button)
         self._drop = QFrame()
         self._drop.setProperty("role", "drop")
-        self._words = Label("", "muted")
+        self._words = Label("", "muted", wrap=True)
         self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         drop = QVBoxLayout(self._drop)
         drop.setContentsMargins(8, 12, 8, 12)
@@ -178,6 +181,11 @@ class GalleryPanel(SidePanel):
         self.column.addWidget(head)
         self.column.addLayout(body, 1)
         self.show_adding(0)
+
+    def set_width(self, width: int) -> None:
+        """Take so much room; without room for both, Open stays and the heading goes."""
+        self._title.setVisible(width > _NARROW)
+        self.setFixedWidth(width)
 
     def show_adding(self, count: int) -> None:
         """Say how many pictures are being taken in."""
@@ -260,3 +268,11 @@ class _RowDelegate(QStyledItemDelegate):
 def size_words(record: ImageRecord) -> str:
     """The size in pixels as it is shown."""
     return f"{record.width} × {record.height}"  # noqa: RUF001 - the multiplication sign is meant
+
+
+def short(name: str, longest: int) -> str:
+    """A file name cut in its middle, so that the header leaves room for its tools."""
+    if len(name) <= longest:
+        return name
+    half = longest // 2
+    return f"{name[:half]}…{name[1 - half :]}"

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,6 +197,17 @@ def to_qimage(picture: Picture) -> QImage:
     return rows.convertToFormat(QImage.Format.Format_RGB32)
 
 
+def together(errors: list[ErrorInfo]) -> ErrorInfo:
+    """One error as it is; several as one, each a line of its details."""
+    if len(errors) == 1:
+        return errors[0]
+    return replace(
+        errors[-1],
+        summary=f"{len(errors)} files could not be added. The last: {errors[-1].summary}",
+        detail="\n".join(error.sentence() for error in errors),
+    )
+
+
 def _discard(path: Path) -> None:
     with contextlib.suppress(OSError):  # the reason it could not be written may keep it from being removed
         path.unlink(missing_ok=True)
@@ -208,4 +219,4 @@ def _record(path: Path, name: str, picture: Picture) -> ImageRecord:
 
 def _renamed(made: tuple[ImageRecord, QImage], name: str) -> tuple[ImageRecord, QImage]:
     record, small = made
-    return ImageRecord(record.path, name, record.width, record.height), small
+    return replace(record, name=name), small

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QFrame, QProgressBar, QVBoxLayout
 
 from mblt_desktop.context import AppContext
@@ -21,6 +21,12 @@ from runtime.messages import (
 from runtime.settings import layout_request
 
 MOST_NAMED = 4
+_WAYS = (
+    "Qwen2-VL-2B-Instruct, compiled for a Mobilint board, is offered in Models when a board is present and "
+    "this computer is online.\n"
+    "Without a board, a Qwen2-VL checkpoint on this disk becomes a simulated model:\n"
+    "mblt-desktop models build-simulated FOLDER qwen2-vl-sim"
+)
 
 
 class ImageModels(QObject):
@@ -121,6 +127,7 @@ class ModelNotice(QFrame):
         self.load_button.clicked.connect(self._on_load_clicked)
         self.models_button = Button("Open Models", "models")
         self.models_button.clicked.connect(self.models_requested)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         for widget in (self.title, self.text, self.progress, self.load_button, self.models_button):
             column.addWidget(widget)
         models.changed.connect(self.refresh)
@@ -174,7 +181,7 @@ class ModelNotice(QFrame):
 def _offer(rows: tuple[CatalogRow, ...]) -> str:
     """What can be installed, a line each."""
     if not rows:
-        return "The catalogue offers none. A folder of your own can be added in Models."
+        return _WAYS
     lines = ["These can be installed in Models:"]
     for row in rows[:MOST_NAMED]:
         size = f"{row.download_bytes / 1e9:.1f} GB" if row.download_bytes else ""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication, QItemSelection, QMimeData, Qt, Slot
+from PySide6.QtCore import QCoreApplication, QItemSelection, QMimeData, QSize, Qt, Slot
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDragLeaveEvent,
@@ -15,13 +15,21 @@ from PySide6.QtGui import (
     QImage,
     QKeyEvent,
     QKeySequence,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.image.ask_panel import AskPanel
-from mblt_desktop.image.gallery import GalleryModel, GalleryPanel, GalleryView, size_words
-from mblt_desktop.image.loading import PictureLoader, Preview
+from mblt_desktop.image.gallery import (
+    GALLERY_WIDTH,
+    GalleryModel,
+    GalleryPanel,
+    GalleryView,
+    short,
+    size_words,
+)
+from mblt_desktop.image.loading import PictureLoader, Preview, together
 from mblt_desktop.image.preview import STEP, PreviewView
 from mblt_desktop.store.records import ImageRecord
 from mblt_desktop.widgets import (
@@ -40,6 +48,12 @@ REFUSED_SUFFIXES = frozenset((".heic", ".heif", ".avif", ".svg"))
 """Pictures too, as people see it: the pane takes them and says why it cannot read them."""
 SAMPLE = "delivery-note.png"
 _KEPT_PREVIEWS = 4
+_LONGEST_NAME = 28
+_SHORT_NAME = 14
+_ROOMY = 1280
+"""Width of the pane from which its side panels have their full widths."""
+_COMPACT = 1160
+"""Width below which the header shows only what is needed."""
 
 
 class ImagePane(QWidget):
@@ -59,6 +73,7 @@ class ImagePane(QWidget):
         """Decoded pictures, the most recently shown last; None while one is being decoded."""
         self._adding = 0
         self._refusals: list[ErrorInfo] = []
+        self._compact = False
         self.setAcceptDrops(True)
         self._build()
         self._connect()
@@ -84,10 +99,27 @@ class ImagePane(QWidget):
         self.ask.models.refresh()
         self.gallery.setFocus()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """On a small window the side panels and the tools leave room for the picture."""
+        width = event.size().width()
+        roomy = width >= _ROOMY
+        compact = width < _COMPACT
+        self._panel.set_width(GALLERY_WIDTH if roomy else GALLERY_WIDTH - (112 if compact else 56))
+        self.ask.set_roomy(roomy)
+        if compact != self._compact:
+            self._compact = compact
+            self._show_selection()
+        super().resizeEvent(event)
+
+    def minimumSizeHint(self) -> QSize:
+        """Smaller than its parts would like: they give way."""
+        return QSize(720, 400)
+
     # -- building -----------------------------------------------------------------------------
 
     def _build(self) -> None:
         row = QHBoxLayout(self)
+        row.setSizeConstraint(QHBoxLayout.SizeConstraint.SetNoConstraint)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)
         row.addWidget(self._panel)
@@ -111,6 +143,7 @@ class ImagePane(QWidget):
         self._actual.setToolTip("Actual size (1)")
         self._actual.setAccessibleName("Actual size")
         self._remove = IconButton("trash", "Remove from the gallery (Delete)")
+        self._extras = (self._zoom_words, self._actual)
         self._tools = (self._zoom_out, self._zoom_words, self._zoom_in, self._fit, self._actual, self._remove)
         for tool in self._tools:
             header.add_right(tool)
@@ -201,7 +234,7 @@ class ImagePane(QWidget):
     def _on_import_failed(self, error: ErrorInfo) -> None:
         self._adding -= 1
         self._refusals.append(error)
-        self._show_error(_together(self._refusals))
+        self._show_error(together(self._refusals))
         self._panel.show_adding(self._adding)
 
     def _show_error(self, error: ErrorInfo) -> None:
@@ -292,10 +325,13 @@ class ImagePane(QWidget):
     def _show_selection(self) -> None:
         records = self.gallery.records()[:2]
         for tool in self._tools:
-            tool.setVisible(bool(records))
-        self._size.setVisible(len(records) == 1)
+            tool.setVisible(bool(records) and not (self._compact and tool in self._extras))
+        self._size.setVisible(len(records) == 1 and not self._compact)
         self._stack.setCurrentWidget(self.preview if self.model.rowCount() else self.empty)
-        self.page.header.set_title(" and ".join(record.name for record in records) or "Image")
+        longest = _SHORT_NAME if self._compact else _LONGEST_NAME
+        names = [short(record.name, longest) for record in records]
+        title = "2 pictures" if self._compact and len(names) > 1 else " and ".join(names)
+        self.page.header.set_title(title or "Image")
         if len(records) == 1:
             self._size.set_text(size_words(records[0]))
         for record in records:
@@ -354,14 +390,3 @@ class ImagePane(QWidget):
     @Slot()
     def _on_fit_clicked(self) -> None:
         self.preview.fit()
-
-
-def _together(errors: list[ErrorInfo]) -> ErrorInfo:
-    """One error as it is; several as one, each a line of its details."""
-    if len(errors) == 1:
-        return errors[0]
-    return replace(
-        errors[-1],
-        summary=f"{len(errors)} files could not be added. The last: {errors[-1].summary}",
-        detail="\n".join(error.sentence() for error in errors),
-    )

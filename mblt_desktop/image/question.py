@@ -81,16 +81,16 @@ class QuestionBox(QFrame):
         column.setContentsMargins(12, 10, 12, 10)
         column.setSpacing(8)
         self.presets = [Button(name) for name, _ in PRESETS]
-        grid = QGridLayout()
-        grid.setSpacing(6)
+        self._grid = QGridLayout()
+        self._grid.setSpacing(6)
         for number, button in enumerate(self.presets):
             button.setFont(font("small"))
             button.setStyleSheet("padding: 4px 8px;")
             button.setProperty("preset", number)
             button.setToolTip(PRESETS[number][1])
             button.clicked.connect(self._on_preset_clicked)
-            grid.addWidget(button, 0, number)
-        column.addLayout(grid)
+        self.arrange_presets(len(PRESETS))
+        column.addLayout(self._grid)
         self.edit = QuestionEdit()
         self.edit.textChanged.connect(self._update)
         self.edit.submitted.connect(self._on_ask_clicked)
@@ -111,6 +111,11 @@ class QuestionBox(QFrame):
         self._stopping = False
         self._pictures = 0
         self._update()
+
+    def arrange_presets(self, columns: int) -> None:
+        """Put the presets into rows of so many."""
+        for number, button in enumerate(self.presets):
+            self._grid.addWidget(button, number // columns, number % columns)
 
     @property
     def hint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -320,7 +321,7 @@ def test_markup_in_an_answer_loads_and_runs_nothing(qtbot: QtBot, pane: ImagePan
     assert text.loadResource(2, QUrl("file:///etc/passwd")) is None
 
 
-# -- keyboard and names --------------------------------------------------------------------------
+# -- small windows, keyboard and names -----------------------------------------------------------
 
 
 def test_every_control_has_a_name_and_is_reached_by_tab(
@@ -343,3 +344,21 @@ def test_every_control_has_a_name_and_is_reached_by_tab(
         pane._remove,
     ):
         assert wanted in reached
+
+
+@pytest.mark.parametrize("width", [1378, 1218, 1160, 1030, 838])
+def test_nothing_in_the_header_overlaps_in_a_small_window(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, width: int
+) -> None:
+    add(qtbot, pane, photo("a picture with a very long name of its own, taken at noon.png"))
+    pane.resize(width, 520)
+    assert pane.width() == width
+    header = pane.page.header
+
+    def apart() -> bool:
+        parts = [part for part in header.children() if isinstance(part, QWidget) and part.isVisible()]
+        places = sorted((part.geometry() for part in parts), key=lambda place: place.left())
+        overlap = any(left.right() >= right.left() for left, right in itertools.pairwise(places))
+        return len(places) >= 5 and not overlap and header.rect().contains(places[-1])
+
+    qtbot.waitUntil(apart)
