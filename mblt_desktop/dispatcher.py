@@ -17,6 +17,7 @@ from runtime.messages import (
     JobFinished,
     LaneFaulted,
     ModelFailed,
+    ModelInfo,
     ModelLoaded,
     ModelLoading,
     ModelsListed,
@@ -54,6 +55,8 @@ class Dispatcher(QObject):
         super().__init__(parent)
         self._bridge = bridge
         self._watchers: dict[str, Watcher] = {}
+        self.loaded: dict[str, ModelInfo] = {}
+        """What is loaded now, by model id: for panes that are made after the events went by."""
         self._signals = {
             ModelLoading: self.model_loading,
             ModelLoaded: self.model_loaded,
@@ -92,6 +95,10 @@ class Dispatcher(QObject):
                 watcher(event)
             except Exception:  # noqa: BLE001 - one broken listener must not swallow the others' events
                 sys.excepthook(*sys.exc_info())
+        if isinstance(event, ModelLoaded):
+            self.loaded[event.info.model_id] = event.info
+        elif isinstance(event, ModelUnloaded | ModelFailed):
+            self.loaded.pop(event.model_id, None)
         signal = self._signals.get(type(event))
         if signal is not None:
             signal.emit(event)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mblt_desktop.commands.progress_bar import ProgressBar
 from mblt_desktop.paths import default_paths
+from runtime.catalog.adopt import adopt
 from runtime.catalog.entries import DEMO_ENTRIES, Entry, HubSource
 from runtime.catalog.install import BuildOptions, build, install
 from runtime.catalog.job import Job
@@ -38,6 +39,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "models", nargs="*", metavar="MODEL", help="ids from `list`, or mobilint/NAME of the hub"
     )
     fetch.add_argument("--demo", action="store_true", help="all demo models, as a first start does")
+    add = _action(actions, "add", _add, "add a model folder of your own")
+    add.add_argument(
+        "folders", nargs="+", metavar="FOLDER", help="a compiled model, or a checkpoint to compile"
+    )
     _add_build(actions)
     verify = _action(actions, "verify", _verify, "compare every file with what was installed")
     verify.add_argument("models", nargs="*", metavar="MODEL", help="ids; without any, all installed models")
@@ -130,6 +135,11 @@ def _build(args: argparse.Namespace) -> int:
         lambda target, job: build(library, args.checkpoint, target, options, job),
         "built",
     )
+
+
+def _add(args: argparse.Namespace) -> int:
+    library = _library()
+    return _each(args, args.folders, lambda folder, job: adopt(library, Path(folder), job), "added")
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -75,7 +75,7 @@ class ModelsState(QObject):
         self.rows: tuple[CatalogRow, ...] | None = None
         """None until the catalogue has answered."""
         self.notice = ""
-        self.loaded: dict[str, ModelInfo] = {}
+        self.loaded: dict[str, ModelInfo] = dict(context.dispatcher.loaded)
         self.loading: dict[str, ModelLoading] = {}
         self.jobs: dict[str, RunningJob] = {}
         self.troubles: dict[str, Trouble] = {}

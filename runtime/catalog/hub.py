@@ -92,11 +92,16 @@ def fetch_repository(source: HubSource, folder: Path, job: Job) -> None:
         download(remote, folder / item.name, job)
 
 
+def is_data_file(name: str) -> bool:
+    """Whether a file of a model folder is wanted: never code, never a pickle."""
+    return _WANTED.fullmatch(name) is not None
+
+
 def _files(source: HubSource, siblings: Iterable[Any]) -> list[RemoteFile]:
     files = []
     for item in siblings:
         path = PurePosixPath(item.rfilename)
-        if not _WANTED.fullmatch(path.name):
+        if not is_data_file(path.name):
             continue
         if path.is_absolute() or ".." in path.parts:
             raise DownloadError(

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runtime.catalog.ctranslate2 import convert_whisper
 from runtime.catalog.download import Remote, matches
@@ -75,8 +76,8 @@ def _install(library: Library, entry: Entry, job: Job) -> Manifest:
     shutil.rmtree(staging, ignore_errors=True)
     try:
         _assemble(library, entry, staging, job)
-        manifest = write_manifest(staging, _about(entry), job)
-        _put_in_place(staging, library.folder(entry.model_id))
+        manifest = write_manifest(staging, _about(entry, staging), job)
+        put_in_place(staging, library.folder(entry.model_id))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _drop_download(library, entry)
@@ -152,14 +153,14 @@ def build(library: Library, source: Path, target: str, options: BuildOptions, jo
             about = Description(
                 model_id=folder.name,
                 title=folder.name.replace("-", " "),
-                kind=_kind_of(config),
+                kind=kind_of(config),
                 family=str(config.get("model_type", "")).replace("_", "-"),
                 device="simulated",
                 licence="as the checkpoint's",
                 note=f"Built from {source.name}.",
             )
             manifest = write_manifest(staging, about, job)
-            _put_in_place(staging, folder)
+            put_in_place(staging, folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
@@ -192,41 +193,60 @@ def _build(source: Path, target: Path, options: BuildOptions, job: Job) -> None:
     )
 
 
-def _checkpoint_config(source: Path) -> dict[str, object]:
-    path = source / "config.json"
+def read_config(folder: Path) -> dict[str, Any]:
+    """The folder's config.json. Raises ModelIncompleteError or ModelDamagedError."""
+    path = folder / "config.json"
     if not path.is_file():
         raise ModelIncompleteError(
-            f"{source} has no config.json, so it is not a Hugging Face checkpoint folder.",
-            remedy="Give the folder that holds config.json and the safetensors files.",
+            f"{folder} has no config.json, so it is not a model folder.",
+            remedy="Give the folder that holds config.json and the weights.",
+            unharmed="Nothing was changed.",
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelDamagedError(
+            f"{path} cannot be read.",
+            remedy="Download the model again.",
+            unharmed="Nothing was changed.",
+            detail=f"{type(error).__name__}: {error}",
+        ) from error
+    return config if isinstance(config, dict) else {}
+
+
+def _checkpoint_config(source: Path) -> dict[str, Any]:
+    config = read_config(source)
+    if str(config.get("model_type", "")).startswith("mobilint"):
+        raise ModelUnsupportedError(
+            f"{source} is a compiled artifact already, not a checkpoint.",
+            remedy="Give a plain Hugging Face checkpoint.",
+            unharmed="Nothing was changed.",
         )
     if not any(source.glob("*.safetensors")):
         raise ModelIncompleteError(
             f"{source} has no weights (*.safetensors).",
             remedy="Download the checkpoint completely; pickled weights (.bin, .pt) are never read.",
-        )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelDamagedError(f"{path} cannot be read.", detail=str(error)) from error
-    if not isinstance(config, dict) or str(config.get("model_type", "")).startswith("mobilint"):
-        raise ModelUnsupportedError(
-            f"{source} is a compiled artifact already, not a checkpoint.",
-            remedy="Give a plain Hugging Face checkpoint.",
+            unharmed="Nothing was changed.",
         )
     return config
 
 
-def _kind_of(config: dict[str, object]) -> ModelKind:
+def kind_of(config: dict[str, Any]) -> ModelKind:
+    """What a model of this config.json is for."""
     model_type = str(config.get("model_type", ""))
     if re.search(r"whisper|asr", model_type):
         return "speech"
     return "image" if "vision_config" in config or re.search(r"_vl|vision|blip", model_type) else "chat"
 
 
-def _about(entry: Entry) -> Description:
-    return Description(
-        entry.model_id, entry.title, entry.kind, entry.family, entry.device, entry.licence, entry.note
-    )
+def _about(entry: Entry, folder: Path) -> Description:
+    kind, family = entry.kind, entry.family
+    if isinstance(entry.source, HubSource):
+        # The hub's list may not know it, or the model may have been fetched by its name alone.
+        config = read_config(folder)
+        kind = kind_of(config)
+        family = str(config.get("model_type", "")).removeprefix("mobilint-")
+    return Description(entry.model_id, entry.title, kind, family, entry.device, entry.licence, entry.note)
 
 
 def _require_space(folder: Path, entry: Entry) -> None:
@@ -241,7 +261,7 @@ def _require_space(folder: Path, entry: Entry) -> None:
         )
 
 
-def _put_in_place(staging: Path, folder: Path) -> None:
+def put_in_place(staging: Path, folder: Path) -> None:
     """Rename the finished folder to its name; what lies there unfinished from earlier goes."""
     os.chmod(staging, 0o755)  # mkdtemp makes it private
     if folder.is_dir():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
+from runtime.catalog.adopt import adopt
 from runtime.catalog.entries import DEMO_ENTRIES, Entry
 from runtime.catalog.hub import vendor_entries
 from runtime.catalog.install import install
@@ -21,6 +23,7 @@ from runtime.messages import (
     Command,
     Failed,
     FetchModel,
+    ImportModel,
     JobFinished,
     JobProgress,
     ListModels,
@@ -29,7 +32,7 @@ from runtime.messages import (
     VerifyModel,
 )
 
-JobCommand: TypeAlias = FetchModel | VerifyModel | RemoveModel
+JobCommand: TypeAlias = FetchModel | ImportModel | VerifyModel | RemoveModel
 
 
 def _real_boards() -> list[str]:
@@ -75,7 +78,7 @@ class LibraryService:
             self._list()
             if command.ask_hub:
                 self._ask_hub_once()
-        elif isinstance(command, FetchModel | VerifyModel | RemoveModel):
+        elif isinstance(command, FetchModel | ImportModel | VerifyModel | RemoveModel):
             with self._lock:
                 self._waiting.append(command)
                 self._start_worker()
@@ -137,6 +140,8 @@ class LibraryService:
         """The work; returns what came of it, in words."""
         if isinstance(command, FetchModel):
             return f"{install(self._library, command.model_id, job).about.title} is installed."
+        if isinstance(command, ImportModel):
+            return f"{adopt(self._library, Path(command.folder), job).about.title} is added."
         if isinstance(command, VerifyModel):
             manifest = self._library.verify(command.model_id, job)
             return f"{manifest.about.title} is unharmed: all {len(manifest.files)} files are as installed."
