@@ -71,6 +71,8 @@ class Goal:
     """Commands that must be on PATH, and the packages that have them."""
     commands: tuple[tuple[str, ...], ...]
     """Run in order with the environment's own programs; the last may get further arguments."""
+    wants_models: bool = False
+    """The demo models of the user's data folder."""
 
 
 TEST_TOOLS = {"node": "nodejs", "Xvfb": "xvfb", "xdotool": "xdotool", "espeak-ng": "espeak-ng"}
@@ -78,8 +80,8 @@ LINT_TOOLS = {"desktop-file-validate": "desktop-file-utils", "appstreamcli": "ap
 METADATA = "packaging/io.github.mblt_desktop.MBLTDesktop"
 
 GOALS = {
-    "run": Goal((), {}, (("mblt-desktop",),)),
-    "demo": Goal((), {}, (("mblt-desktop", "demo"),)),
+    "run": Goal((), {}, (("mblt-desktop",),), wants_models=True),
+    "demo": Goal((), {}, (("mblt-desktop", "demo"),), wants_models=True),
     "test": Goal(("test",), TEST_TOOLS, (("python", "-m", "pytest"),)),
     "lint": Goal(
         ("test", "lint"),
@@ -92,8 +94,8 @@ GOALS = {
             ("appstreamcli", "validate", "--no-net", f"{METADATA}.metainfo.xml"),
         ),
     ),
-    "bench": Goal(("test",), {}, (("python", "-m", "tests.bench"),)),
-    "screenshots": Goal(("test",), {}, (("python", "-m", "tests.screenshots"),)),
+    "bench": Goal(("test",), {}, (("python", "-m", "tests.bench"),), wants_models=True),
+    "screenshots": Goal(("test",), {}, (("python", "-m", "tests.screenshots"),), wants_models=True),
 }
 
 
@@ -350,7 +352,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name != args.goal:
             say("There is no display here, so the main job is done once without a window (make demo).")
         prepare(checkout, GOALS[name])
-        if name in ("run", "demo"):
+        if GOALS[name].wants_models:
             fetch_demo_models(checkout)
         return run_commands(checkout, GOALS[name], args.arguments)
     except BootstrapError as error:

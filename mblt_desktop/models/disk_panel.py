@@ -12,10 +12,10 @@ from mblt_desktop.models.words import size
 from mblt_desktop.widgets import Bar, Button, Dot, ElidedLabel, Label, Section, SidePanel
 
 _OWN_MODELS = (
-    "A Hugging Face checkpoint of the Llama, Qwen2, Qwen3, Qwen2-VL or Whisper family can be compiled for "
-    "the simulated NPU:"
+    "Drop a model folder here, or choose Add folder. A compiled model is copied; a Hugging Face checkpoint "
+    "of the Llama, Qwen2, Qwen3, Qwen2-VL or Whisper family is compiled for the simulated NPU. Code and "
+    "pickled weights in it are left out."
 )
-_COMMAND = "mblt-desktop models build-simulated FOLDER NAME"
 _SOURCES = (
     "Demo models come from your Python package index, with fixed hashes. With a board in this computer, "
     "Mobilint's published models are offered, too."
@@ -38,10 +38,6 @@ class DiskPanel(SidePanel):
         self._path = ElidedLabel(str(models_dir), "muted", "small", mode=Qt.TextElideMode.ElideMiddle)
         self.open = Button("Open folder", "folder")
         self.open.clicked.connect(self._on_open_clicked)
-        command = Label(_COMMAND, size="small", wrap=True)
-        command.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
         self.column.addWidget(self.bar)
         for share in (self.models, self.other, self.free):
             self.column.addLayout(share)
@@ -51,7 +47,6 @@ class DiskPanel(SidePanel):
             self.column.addSpacing(12)
             self.column.addWidget(Section(title))
             self.column.addWidget(Label(text, "muted", "small", wrap=True))
-        self.column.addWidget(command)
         self.column.addStretch(1)
 
     def show_models(self, taken: int) -> None:

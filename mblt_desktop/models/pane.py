@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QUrl, Slot
+from PySide6.QtCore import Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.models import words
 from mblt_desktop.models.card import ModelCard
 from mblt_desktop.models.disk_panel import DiskPanel
+from mblt_desktop.models.imports import ImportList
 from mblt_desktop.models.state import ModelsState
 from mblt_desktop.widgets import Button, EmptyState, Label, Page, Scrolled, Section
 from runtime.config import RuntimeConfig
@@ -39,12 +40,14 @@ class ModelsPane(QWidget):
 
     # -- what the window calls ----------------------------------------------------------------
 
-    def accepts_drop(self, _paths: list[Path]) -> bool:
-        """Files do not belong here."""
-        return False
+    def accepts_drop(self, paths: list[Path]) -> bool:
+        """Whether any of them is a folder with a model's config.json."""
+        return any((path / "config.json").is_file() for path in paths)
 
-    def open_files(self, _paths: list[Path]) -> None:
-        """Nothing is opened here."""
+    def open_files(self, paths: list[Path]) -> None:
+        """Make model folders installed models; what is none is refused in words on its own card."""
+        for path in paths:
+            self.state.add_folder(str(path))
 
     def activated(self) -> None:
         """The pane came to the front: look at the disk again."""
@@ -58,7 +61,13 @@ class ModelsPane(QWidget):
         self._count.hide()
         self.refresh_button = Button("Refresh", "regenerate")
         self.refresh_button.clicked.connect(self.state.refresh)
+        self.add_button = Button("Add folder…", "plus")
+        self.add_button.setToolTip(
+            "A compiled model, or a Hugging Face checkpoint to compile for the simulated NPU"
+        )
+        self.add_button.clicked.connect(self._on_add_clicked)
         self.page.header.add_right(self.refresh_button)
+        self.page.header.add_right(self.add_button)
         self.notice = Label("", wrap=True)
         self._groups = {key: _Group(title) for key, title in _GROUPS}
         self.waiting = EmptyState("models", "Looking at what is installed…", "")
@@ -88,6 +97,8 @@ class ModelsPane(QWidget):
         column.setContentsMargins(0, 20, 0, 24)
         column.setSpacing(20)
         column.addWidget(self._banner)
+        self.imports = ImportList(self.state)
+        column.addWidget(self.imports)
         for group in self._groups.values():
             column.addWidget(group)
         column.addStretch(1)
@@ -147,6 +158,15 @@ class ModelsPane(QWidget):
         return card
 
     # -- clicks -------------------------------------------------------------------------------
+
+    @Slot()
+    def _on_add_clicked(self) -> None:
+        dialog = QFileDialog(self, "Add a model folder")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.state.add_folder)
+        dialog.open()
 
     @Slot(str)
     def _on_install_clicked(self, model_id: str) -> None:

@@ -16,6 +16,7 @@ from runtime.messages import (
     Event,
     Failed,
     FetchModel,
+    ImportModel,
     JobFinished,
     JobProgress,
     ListModels,
@@ -61,6 +62,16 @@ class Trouble:
     retry: Literal["install", "verify", "remove", "load"]
 
 
+@dataclass(slots=True)
+class Import:
+    """A folder on its way to become a model; it has no model id yet."""
+
+    folder: str
+    progress: JobProgress | None = None
+    cancelling: bool = False
+    error: ErrorInfo | None = None
+
+
 class ModelsState(QObject):
     """Mirrors the runtime's events; the one place of the pane that talks to it."""
 
@@ -68,6 +79,8 @@ class ModelsState(QObject):
     """`rows` and `notice` are new."""
     model_changed = Signal(str)
     """Something about this model id, other than its row, is new."""
+    import_changed = Signal(str)
+    """Something about the import of this request id is new; it is over when it is not in `imports`."""
 
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -79,6 +92,7 @@ class ModelsState(QObject):
         self.loading: dict[str, ModelLoading] = {}
         self.jobs: dict[str, RunningJob] = {}
         self.troubles: dict[str, Trouble] = {}
+        self.imports: dict[str, Import] = {}
         self._model_of: dict[str, str] = {}
         dispatcher = context.dispatcher
         dispatcher.models_listed.connect(self._on_listed)
@@ -143,6 +157,25 @@ class ModelsState(QObject):
         """Forget the failure."""
         self.troubles.pop(model_id, None)
 
+    def add_folder(self, folder: str) -> None:
+        """Make a folder of the user's own an installed model."""
+        request_id = uuid.uuid4().hex
+        self.imports[request_id] = Import(folder)
+        self._context.dispatcher.watch(request_id, self._on_import_event)
+        self._context.submit(ImportModel(request_id, folder))
+        self.import_changed.emit(request_id)
+
+    def cancel_import(self, request_id: str) -> None:
+        """Ask an import to stop."""
+        self.imports[request_id].cancelling = True
+        self._context.cancel(request_id)
+        self.import_changed.emit(request_id)
+
+    def dismiss_import(self, request_id: str) -> None:
+        """Forget an import that failed."""
+        self.imports.pop(request_id, None)
+        self.import_changed.emit(request_id)
+
     # -- events -------------------------------------------------------------------------------
 
     @Slot(object)
@@ -161,6 +194,20 @@ class ModelsState(QObject):
         else:
             self._end_job(model_id, event)
         self.model_changed.emit(model_id)
+
+    def _on_import_event(self, event: Event) -> None:
+        """Delivered by the dispatcher, in the window's thread."""
+        if not isinstance(event, JobProgress | JobFinished | Cancelled | Failed):
+            return
+        if isinstance(event, JobProgress):
+            self.imports[event.request_id].progress = event
+        elif isinstance(event, Failed):
+            self.imports[event.request_id].error = event.error
+        else:
+            del self.imports[event.request_id]
+            if isinstance(event, JobFinished):
+                self._context.toast(event.message)
+        self.import_changed.emit(event.request_id)
 
     def _end_job(self, model_id: str, event: JobFinished | Cancelled | Failed) -> None:
         job = self.jobs.pop(model_id)

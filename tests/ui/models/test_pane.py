@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QLabel
+from PySide6.QtWidgets import QAbstractButton, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from mblt_desktop.context import AppContext
 from mblt_desktop.models.card import ModelCard
 from mblt_desktop.models.pane import ModelsPane
 from runtime.errors import ErrorInfo
@@ -17,6 +19,7 @@ from runtime.messages import (
     Cancelled,
     Failed,
     FetchModel,
+    ImportModel,
     JobFinished,
     JobProgress,
     ListModels,
@@ -45,7 +48,7 @@ OFFLINE = ErrorInfo(
 )
 
 
-def _words(card: ModelCard) -> str:
+def _words(card: QWidget) -> str:
     labels = card.findChildren(QLabel)
     return "\n".join(label.text() for label in labels if label.isVisibleTo(card) and label.text())
 
@@ -273,3 +276,60 @@ def test_a_job_is_started_only_once(listed: ModelsPane, bridge: ScriptedBridge, 
     for _ in range(repeat):
         listed.cards[CHAT.model_id].install.click()
     assert len(bridge.host.sent(FetchModel)) == 1
+
+
+def test_what_was_loaded_before_the_pane_was_made_is_known(
+    context: AppContext, say: Say, qtbot: QtBot, chat_info: ModelInfo
+) -> None:
+    say(ModelLoaded(chat_info))
+    late = ModelsPane(context)
+    qtbot.addWidget(late)
+    say(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    assert _buttons(late.cards[CHAT.model_id]) == {"Unload", "Verify"}
+
+
+class TestAddingAFolder:
+    """A model of one's own."""
+
+    def test_only_model_folders_are_taken(self, listed: ModelsPane, tmp_path: Path) -> None:
+        assert not listed.accepts_drop([tmp_path])
+        (tmp_path / "config.json").write_text("{}")
+        assert listed.accepts_drop([tmp_path])
+        assert not listed.accepts_drop([tmp_path / "config.json"])
+
+    def test_it_shows_its_progress_and_leaves_when_it_is_listed(
+        self, listed: ModelsPane, bridge: ScriptedBridge, say: Say, shell: Remembered
+    ) -> None:
+        listed.open_files([Path("/somewhere/my-llama")])
+        command = bridge.host.sent(ImportModel)[0]
+        assert command.folder == "/somewhere/my-llama"
+        card = listed.imports.cards[command.request_id]
+        assert "my-llama: Waiting for its turn" in _words(card)
+        say(JobProgress(command.request_id, "Copying my-llama", 500_000_000, 1_000_000_000, 100_000_000.0))
+        assert "my-llama: Copying my-llama" in _words(card)
+        assert "500 MB of 1.0 GB  ·  100.0 MB/s  ·  5 s left" in _words(card)
+        say(JobFinished(command.request_id, "my-llama is added."))
+        assert shell.toasts == ["my-llama is added."]
+        assert not listed.imports.isVisible()
+
+    def test_it_can_be_cancelled(
+        self, listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+    ) -> None:
+        listed.open_files([Path("/somewhere/my-llama")])
+        request = _request(bridge, ImportModel)
+        _click(qtbot, listed.imports.cards[request].progress.cancel)
+        assert bridge.host.cancelled == [request]
+        assert "Stopping…" in _words(listed.imports.cards[request])
+        say(Cancelled(request))
+        assert not listed.imports.isVisible()
+
+    def test_a_folder_that_is_no_model_says_why_until_it_is_dismissed(
+        self, listed: ModelsPane, bridge: ScriptedBridge, say: Say
+    ) -> None:
+        listed.open_files([Path("/somewhere/photos")])
+        request = _request(bridge, ImportModel)
+        say(Failed(request, ErrorInfo("model.incomplete", "/somewhere/photos has no config.json.")))
+        card = listed.imports.cards[request]
+        assert "/somewhere/photos has no config.json." in _words(card)
+        card.banner.dismissed.emit()
+        assert not listed.imports.isVisible()
