@@ -61,9 +61,12 @@ class Shell(Protocol):
         """Say something briefly; with `undo`, offer to take it back."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class AppContext:
-    """The composition root's gift to a pane; `shell` is set by the window when it is built."""
+    """What the composition root gives a pane; `shell` is set by the window when it is built.
+
+    Without slots: a signal connected to one of its methods keeps a weak reference to it.
+    """
 
     bridge: BridgeLike
     dispatcher: Dispatcher

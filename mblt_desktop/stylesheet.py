@@ -61,14 +61,16 @@ QPushButton[kind="link"] { background: transparent; border: 0;
   color: $accent; padding: 2px; text-align: left; }
 QPushButton[kind="link"]:hover, QPushButton[kind="link"]:focus { text-decoration: underline; }
 QPushButton[kind="link"]:disabled { color: $faint; }
-QPushButton::menu-indicator { image: url($down); width: 12px; subcontrol-position: right center; right: 6px; }
-QPushButton[menu="true"] { padding-right: 24px; }
+QPushButton::menu-indicator { image: url($down); width: 12px; height: 12px;
+  subcontrol-origin: padding; subcontrol-position: right center; right: 8px; }
+QPushButton[menu="true"] { padding: 5px 20px 5px 22px; text-align: left; }
 
 QToolButton { background: transparent; border: 1px solid transparent; border-radius: 6px; padding: 3px; }
 QToolButton:hover { background: $hover; }
 QToolButton:pressed { background: $border; }
 QToolButton:focus { border: 1px solid $accent; }
 QToolButton:checked { background: $accent_soft; color: $accent; }
+QToolButton::menu-indicator { image: none; }
 QToolButton[role="rail"] { border-radius: 10px; color: $muted; padding: 8px 2px 6px 2px; }
 QToolButton[role="rail"]:hover { background: $hover; }
 QToolButton[role="rail"]:checked { background: $accent_soft; color: $accent; }
@@ -78,9 +80,12 @@ QLineEdit, QPlainTextEdit, QTextEdit, QTextBrowser, QComboBox, QAbstractSpinBox 
   selection-background-color: $accent; selection-color: $on_accent; }
 QLineEdit, QComboBox, QAbstractSpinBox { padding: 4px 8px; min-height: 20px; }
 QPlainTextEdit, QTextEdit, QTextBrowser { padding: 4px; }
+QLineEdit[quiet="true"] { background: transparent; border: 1px solid transparent; padding: 1px 6px; }
+QLineEdit[quiet="true"]:hover { background: $raised; border: 1px solid $border; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QTextBrowser:focus, QComboBox:focus,
 QAbstractSpinBox:focus { border: 1px solid $accent; }
 QLineEdit:disabled, QComboBox:disabled, QAbstractSpinBox:disabled { color: $faint; background: $raised; }
+QLineEdit[quiet="true"]:focus { background: $surface; border: 1px solid $accent; }
 QLineEdit[invalid="true"], QAbstractSpinBox[invalid="true"] { border: 1px solid $bad; }
 QTextBrowser[role="transcript"], QTextEdit[role="transcript"] {
   background: $bg; border: 0; border-radius: 0; padding: 0; }

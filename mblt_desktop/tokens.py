@@ -43,7 +43,9 @@ class Theme:
     """Five colours that stay apart: time bars, timelines, charts."""
 
     def colour(self, name: str) -> QColor:
-        """A named colour of this theme as a QColor."""
+        """A colour by its name, or one of the tracks as `track0` … `track4`."""
+        if name.startswith("track"):
+            return QColor(self.tracks[int(name.removeprefix("track"))])
         return QColor(getattr(self, name))
 
 

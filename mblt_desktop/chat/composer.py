@@ -6,6 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
 from PySide6.QtGui import (
+    QDragEnterEvent,
     QFocusEvent,
     QGuiApplication,
     QInputMethodEvent,
@@ -72,6 +73,13 @@ class MessageEdit(QPlainTextEdit):
             self.files_pasted.emit(files)
         elif source.hasText():
             self.insertPlainText(source.text())
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Dropped files are for the window, which knows what each pane takes; dropped text is for here."""
+        if event.mimeData().hasUrls():
+            event.ignore()
+        else:
+            super().dragEnterEvent(event)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """The frame around shows the focus."""

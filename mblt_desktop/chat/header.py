@@ -75,7 +75,7 @@ class ChatHeader(QObject):
         if models.loading is not None:
             text = f"Loading {models.title(models.loading.model_id)}…"
         elif models.loaded is not None:
-            text = models.loaded.title
+            text = models.title(models.loaded.model_id)
         elif models.current is not None:
             text = f"{models.current.title} (not loaded)"
         else:

@@ -114,6 +114,7 @@ class HistoryPanel(SidePanel):
         self.new.clicked.connect(self.new_requested)
         self.list = HistoryList()
         self._nothing = Label("", "muted", "small", wrap=True)
+        self._nothing.setContentsMargins(8, 4, 8, 4)
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addWidget(self.search, 1)

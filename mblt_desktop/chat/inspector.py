@@ -61,7 +61,7 @@ class Inspector(SidePanel):
         column.addWidget(Section("Sampling"))
         grid = QGridLayout()
         grid.setHorizontalSpacing(8)
-        grid.setVerticalSpacing(2)
+        grid.setVerticalSpacing(0)
         grid.setColumnStretch(0, 1)
         for number, row in enumerate(self.rows.values()):
             grid.addWidget(row.name, number, 0)
@@ -145,7 +145,7 @@ class SamplingRow(QWidget):
         self.edit.setToolTip(f"{self._setting.help}\nEmpty it to use the value of the settings or the model.")
         self.edit.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.edit.setFont(font(tabular=True))
-        self.edit.setFixedWidth(72)
+        self.edit.setFixedWidth(84)
         self.edit.setProperty("quiet", True)
         self.name.setBuddy(self.edit)
         self.source = Label("", "muted", "small")

@@ -12,7 +12,7 @@ from mblt_desktop.widgets.basics import (
     SearchField,
     restyle,
 )
-from mblt_desktop.widgets.feedback import Bar, ErrorBanner, ProgressRow, track_colour
+from mblt_desktop.widgets.feedback import Bar, ErrorBanner, ProgressRow
 from mblt_desktop.widgets.layout import EmptyState, HeaderBar, Page, Scrolled, Section, SidePanel
 
 __all__ = [
@@ -35,5 +35,4 @@ __all__ = [
     "Section",
     "SidePanel",
     "restyle",
-    "track_colour",
 ]

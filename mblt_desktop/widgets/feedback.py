@@ -200,11 +200,5 @@ class Bar(QWidget):
         left = 0.0
         for share, name in self._parts:
             width = self.width() * share / total
-            painter.fillRect(QRectF(left, 0, width, self.height()), track_colour(name))
+            painter.fillRect(QRectF(left, 0, width, self.height()), current_theme().colour(name))
             left += width
-
-
-def track_colour(name: str) -> str:
-    """`track0`…`track4`, or the name of a theme colour, as a colour value."""
-    theme = current_theme()
-    return theme.tracks[int(name[5:])] if name.startswith("track") else str(getattr(theme, name))

@@ -1,0 +1,177 @@
+"""The composition root: the one place where runtime, store, preferences and window are put together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import cast
+
+from PySide6.QtCore import QObject, QSocketNotifier, Slot
+from PySide6.QtWidgets import QApplication
+
+from mblt_desktop import __version__
+from mblt_desktop.context import AppContext
+from mblt_desktop.crash import CrashLog, FaultReporter
+from mblt_desktop.devices.monitor import DeviceMonitor
+from mblt_desktop.dispatcher import Dispatcher
+from mblt_desktop.display import prepare_display
+from mblt_desktop.main_window import MainWindow
+from mblt_desktop.paths import Paths, default_paths
+from mblt_desktop.settings.preferences import Preferences
+from mblt_desktop.store.store import Store
+from mblt_desktop.theme import ThemeMode, apply_theme
+from runtime.config import DeviceChoice, RuntimeConfig
+from runtime.errors import StorageError
+from runtime.messages import LaneFaulted
+from runtime.thread import RuntimeBridge
+from runtime.tracing.recorder import RECORDER
+
+APP_ID = "com.mobilint.MbltDesktop"
+STOP_SECONDS = 8.0
+
+
+class Application(QObject):
+    """Everything that lives as long as the window does."""
+
+    def __init__(self, app: QApplication, paths: Paths, device: DeviceChoice | None) -> None:
+        super().__init__()
+        RECORDER.name_thread("GUI")
+        self.preferences = Preferences(paths.settings_file)
+        theme = apply_theme(app, cast("ThemeMode", self.preferences.text("appearance.theme")))
+        choice = device or cast("DeviceChoice", self.preferences.text("layout.device"))
+        self.store = Store(paths.database)
+        self.bridge = RuntimeBridge(RuntimeConfig(paths.data, choice))
+        self.dispatcher = Dispatcher(self.bridge)
+        self.devices = DeviceMonitor(choice)
+        self.context = AppContext(
+            bridge=self.bridge,
+            dispatcher=self.dispatcher,
+            store=self.store,
+            preferences=self.preferences,
+            theme=theme,
+            paths=paths,
+            devices=self.devices,
+        )
+        self.window = MainWindow(self.context)
+        self._connect()
+        self._show_problems()
+
+    def _connect(self) -> None:
+        self.window.painted.connect(self._on_painted)
+        self.preferences.changed.connect(self._on_preference_changed)
+        self.preferences.problem_found.connect(self.window.show_error)
+        self.store.write_failed.connect(self.window.show_error)
+        self.store.write_recovered.connect(self._on_write_recovered)
+        self.devices.device_failed.connect(self.window.show_error)
+        self.dispatcher.lane_faulted.connect(self._on_lane_faulted)
+
+    def _show_problems(self) -> None:
+        """What had to be put aside or left out while starting."""
+        for problem in [*self.preferences.problems, self.store.problem]:
+            if problem is not None:
+                self.window.show_error(problem)
+
+    def shut_down(self) -> bool:
+        """End every lane and save everything; False when a lane did not end in time."""
+        self.window.hide()
+        for run in self.window.chat.session.runs:
+            self.bridge.host.cancel(run.message.id)
+        self.devices.close()
+        busy = self.bridge.host.stop(STOP_SECONDS)
+        # The last events of what was stopped belong into the store.
+        self.dispatcher.deliver()
+        self.preferences.flush()
+        self.store.close()
+        return not busy
+
+    @Slot()
+    def _on_painted(self) -> None:
+        """Only now may the slow packages be imported, each in its own thread."""
+        self.devices.start()
+        self.window.chat.start()
+
+    @Slot(str)
+    def _on_preference_changed(self, key: str) -> None:
+        if key == "appearance.theme":
+            self.context.theme.set_mode(cast("ThemeMode", self.preferences.text(key)))
+
+    @Slot()
+    def _on_write_recovered(self) -> None:
+        for kind in StorageError.__subclasses__():
+            self.window.notices.dismiss(kind.code)
+        self.window.toast("Everything is saved again")
+
+    @Slot(object)
+    def _on_lane_faulted(self, event: LaneFaulted) -> None:
+        self.window.show_error(event.error)
+
+
+def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None) -> int:
+    """Open the window and stay until it is closed; returns the exit status."""
+    prepare_display()
+    paths = default_paths()
+    log = CrashLog(paths.crash_log)
+    crashed = log.open()
+    app = QApplication(sys.argv[:1])
+    app.setApplicationName("MBLT Desktop")
+    app.setApplicationVersion(__version__)
+    app.setDesktopFileName(APP_ID)
+    reporter = FaultReporter()
+    reporter.install()
+    whole = Application(app, paths, device)
+    reporter.fault_found.connect(whole.window.show_error)
+    if crashed is not None:
+        whole.window.show_error(crashed)
+    whole.window.show()
+    if files:
+        whole.window.open_files([path.absolute() for path in files])
+    waker = SignalWaker(app)
+    status = app.exec()
+    waker.close()
+    ended = whole.shut_down()
+    reporter.uninstall()
+    log.close()
+    if not ended:
+        # A lane hangs in the driver. Its QThread must not be destroyed while it runs; all is saved.
+        os._exit(status)
+    return status
+
+
+class SignalWaker(QObject):
+    """Ends the program on Ctrl+C and SIGTERM. Costs nothing while no signal comes."""
+
+    def __init__(self, app: QApplication) -> None:
+        super().__init__(app)
+        self._app = app
+        self._ours, self._interpreters = socket.socketpair()
+        for end in (self._ours, self._interpreters):
+            end.setblocking(False)
+        self._notifier = QSocketNotifier(self._ours.fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier.activated.connect(self._on_signal)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._quit)
+        # The interpreter only looks at signals when Python code runs; this lets Qt's loop run some.
+        signal.set_wakeup_fd(self._interpreters.fileno())
+
+    def close(self) -> None:
+        """Give the signals back."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        self._notifier.setEnabled(False)
+        self._ours.close()
+        self._interpreters.close()
+
+    @Slot()
+    def _on_signal(self) -> None:
+        with contextlib.suppress(OSError):
+            self._ours.recv(64)
+
+    def _quit(self, _number: int, _frame: FrameType | None) -> None:
+        self._app.closeAllWindows()
+        self._app.quit()
