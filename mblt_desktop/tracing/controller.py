@@ -78,15 +78,14 @@ class RecordingController(QObject):
             return
         now = datetime.now()
         self._recording_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-        preferences = self._context.preferences
         self._set_state("starting")
         self._context.submit(
             StartRecording(
                 self._recording_id,
                 f"Recording of {now:%d %b, %H:%M:%S}",
                 str(self._context.paths.recordings),
-                max_seconds=float(preferences.get("tracing.max_seconds") or 0),
-                max_events=int(preferences.get("tracing.max_events") or 0),
+                max_seconds=self._limit("tracing.max_seconds"),
+                max_events=int(self._limit("tracing.max_events")),
             )
         )
 
@@ -96,6 +95,11 @@ class RecordingController(QObject):
         if self._state == "recording":
             self._set_state("stopping")
             self._context.submit(StopRecording(self._recording_id))
+
+    def _limit(self, key: str) -> float:
+        value = self._context.preferences.get(key)
+        assert isinstance(value, int | float), key
+        return value
 
     @Slot(object)
     def _on_started(self, event: RecordingStarted) -> None:

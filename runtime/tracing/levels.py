@@ -23,7 +23,7 @@ FACTOR = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """Entries sorted by time; `span` is the track's span that the entry stands for, the longest of its own."""
+    """Entries sorted by time; `span` is the track's span that an entry stands for, its longest."""
 
     resolution: int
     """ns that one entry covers at least; 0 when every span is there."""

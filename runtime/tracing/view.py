@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     Times = npt.NDArray[np.int64]
     Numbers = npt.NDArray[np.int32]
 
-MAX_DEPTH = 16
-"""Deeper spans are drawn on the last line."""
+MAX_LINES = 16
+"""Spans nested deeper than this are counted, but not drawn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +164,7 @@ def _track(track: Track, origin: int, names: _Numbering, requests: _Numbering) -
 def _lines(start: Times, end: Times, depth: Numbers) -> Iterator[tuple[Level, ...]]:
     import numpy as np
 
-    for line in range(int(depth.max()) + 1 if len(depth) else 0):
+    for line in range(min(MAX_LINES, int(depth.max()) + 1) if len(depth) else 0):
         chosen = np.flatnonzero(depth == line).astype(np.int32)
         yield build_levels(start[chosen], end[chosen], chosen)
 
@@ -175,6 +175,6 @@ def _depths(spans: list[Span]) -> list[int]:
     for span in spans:
         while ends and ends[-1] <= span.start_ns:
             ends.pop()
-        depths.append(min(len(ends), MAX_DEPTH - 1))
+        depths.append(len(ends))
         ends.append(span.end_ns)
     return depths
