@@ -204,7 +204,7 @@ def _check(options: BuildOptions) -> None:
         )
     for name, value, high in (
         ("max_batch_size", options.max_batch_size, 256),
-        ("context_length", options.context_length or 1, 1 << 20),
+        ("context_length", 1 if options.context_length is None else options.context_length, 1 << 20),
         ("prefill_chunk", options.prefill_chunk, 1 << 20),
     ):
         if not 1 <= value <= high:

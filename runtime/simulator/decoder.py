@@ -87,7 +87,7 @@ class Decoder:
         self._sin = np.sin(angles) * np.float32(arch.rope_scale)
         self.inputs: Sequence[Shape] = ((1, -1, arch.hidden),)
         self.outputs: Sequence[Shape] = ((1, 1, arch.vocab),)
-        self.weight_bytes = weights.nbytes
+        self.weights = weights
         self.kv_shape: KvShape | None = KvShape(arch.layers, arch.kv_heads, arch.head_dim)
 
     def run(self, inputs: Sequence[Array], rows: Sequence[Row], kv: KvMemory | None) -> list[Array]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from runtime.simulator.kv import KvMemory, KvShape
+from runtime.simulator.weights import Weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,8 +38,8 @@ class Executor(Protocol):
 
     inputs: Sequence[Shape]
     outputs: Sequence[Shape]
-    weight_bytes: int
-    """Device memory the weights take."""
+    weights: Weights
+    """Kept, so that the files stay mapped for the next model that uses them."""
     kv_shape: KvShape | None
     """None for a network without a cache; then `run` gets no memory and no rows."""
 

@@ -80,7 +80,7 @@ class NativeModel:
                 raise npu_error("BadAlloc", "Failed to allocate NPU memory for model upload.")
             kv_shape, header = self._executor.kv_shape, self._header
             kv_bytes = 0 if kv_shape is None else kv_shape.nbytes(header.max_cache_size, header.batch)
-            nbytes = self._executor.weight_bytes + kv_bytes
+            nbytes = self._executor.weights.nbytes + kv_bytes
             device.allocate(nbytes)
             # Also when the model is dropped without being disposed of.
             self._give_back = weakref.finalize(self, device.free, nbytes)

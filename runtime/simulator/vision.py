@@ -94,7 +94,7 @@ class Vision:
         self.inputs: Sequence[Shape] = _static_inputs(arch) if self._rope else _dynamic_inputs(arch)
         merged = arch.grid_height * arch.grid_width // arch.merge**2 or -1
         self.outputs: Sequence[Shape] = ((1, merged, arch.hidden),)
-        self.weight_bytes = weights.nbytes
+        self.weights = weights
         self.kv_shape: KvShape | None = None
 
     def run(self, inputs: Sequence[Array], _rows: Sequence[Row], _kv: KvMemory | None) -> list[Array]:

@@ -57,7 +57,7 @@ class WhisperEncoder:
         self._module = _reference_encoder(arch, weights)
         self.inputs: Sequence[Shape] = ((1, 2 * arch.frames, arch.mels),)
         self.outputs: Sequence[Shape] = ((1, arch.frames, arch.hidden),)
-        self.weight_bytes = weights.nbytes
+        self.weights = weights
         self.kv_shape: KvShape | None = None
 
     def run(self, inputs: Sequence[Array], rows: Sequence[Row], kv: KvMemory | None) -> list[Array]:
@@ -121,7 +121,7 @@ class WhisperDecoder:
         self._heard: list[tuple[Array, Array]] = []
         self.inputs: Sequence[Shape] = ((1, -1, arch.hidden), (1, arch.frames, arch.hidden))
         self.outputs: Sequence[Shape] = ((1, -1, arch.vocab),)
-        self.weight_bytes = weights.nbytes
+        self.weights = weights
         self.kv_shape: KvShape | None = KvShape(arch.layers, arch.heads, self._size)
 
     def run(self, inputs: Sequence[Array], rows: Sequence[Row], kv: KvMemory | None) -> list[Array]:
