@@ -75,7 +75,14 @@ class Goal:
     """The demo models of the user's data folder."""
 
 
-TEST_TOOLS = {"node": "nodejs", "Xvfb": "xvfb", "xdotool": "xdotool", "espeak-ng": "espeak-ng"}
+TEST_TOOLS = {
+    "node": "nodejs",
+    "Xvfb": "xvfb",
+    "xdotool": "xdotool",
+    "espeak-ng": "espeak-ng",
+    "pulseaudio": "pulseaudio",
+    "pactl": "pulseaudio-utils",
+}
 LINT_TOOLS = {"desktop-file-validate": "desktop-file-utils", "appstreamcli": "appstream"}
 METADATA = "packaging/io.github.mblt_desktop.MBLTDesktop"
 

@@ -6,6 +6,7 @@ long as the speech allows. There are no attention weights from the device, hence
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from runtime.speech.guards import clamp
 from runtime.speech.timestamps import split_segments
 from runtime.tracing.recorder import RECORDER
 
+_FETCH_AGAIN = "Fetch the model again, or choose the folder of a complete download."
+_UNHARMED = "Other models and your transcripts are unharmed."
 _WINDOW_SECONDS = 30
 _TEMPERATURES = (0.0, 0.2, 0.4)
 _TOO_REPETITIVE = 2.4
@@ -180,23 +183,30 @@ def _damage_explained(folder: Path) -> Iterator[None]:
         raise ModelDamagedError(
             f"The speech model in {folder} cannot be read.",
             remedy="Verify it in the Models pane, or fetch it again.",
-            unharmed="Other models and your transcripts are unharmed.",
+            unharmed=_UNHARMED,
             detail=f"{type(error).__name__}: {error}",
         ) from error
 
 
 def _require_files(folder: Path) -> None:
-    wanted = (
-        "*.mxq",
-        "*.safetensors",
-        "tokenizer.json",
-        "preprocessor_config.json",
-        "generation_config.json",
-    )
-    missing = [pattern for pattern in wanted if not any(folder.glob(pattern))]
+    """Name what is missing; the vendor's own check is a bare Exception."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        compiled = [str(config[f"{part}_mxq_path"]) for part in ("encoder", "decoder")]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelIncompleteError(
+            f"config.json of the speech model in {folder} does not name its compiled models.",
+            remedy=_FETCH_AGAIN,
+            unharmed=_UNHARMED,
+            detail=f"{type(error).__name__}: {error}",
+        ) from error
+    wanted = (*compiled, "tokenizer.json", "preprocessor_config.json", "generation_config.json")
+    missing = [name for name in wanted if not (folder / name).is_file()]
+    if not any(folder.glob("*.safetensors")):
+        missing.append("*.safetensors")
     if missing:
         raise ModelIncompleteError(
             f"The speech model in {folder} has no {', no '.join(missing)}.",
-            remedy="Fetch the model again, or choose the folder of a complete download.",
-            unharmed="Other models and your transcripts are unharmed.",
+            remedy=_FETCH_AGAIN,
+            unharmed=_UNHARMED,
         )

@@ -1,0 +1,67 @@
+"""The real speech models, and a lane to run them in."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.config import RuntimeConfig
+from runtime.lane import CancelMarks, Lane
+from runtime.layout import LayoutRequest
+from runtime.messages import Cancelled, Event, Failed, LoadSpeech, Transcribe, Transcribed
+from runtime.speech.service import SpeechService
+
+FINAL = (Transcribed, Failed, Cancelled)
+
+
+class SpeechLane:
+    """The speech lane in its own thread, with everything it posted."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.events: list[Event] = []
+        self.marks = CancelMarks()
+        self.watch: Callable[[Event], None] = lambda event: None
+        config = RuntimeConfig(data_dir, "simulated")
+        self._lane = Lane("speech", lambda: SpeechService(config, self._post, self.marks), self._post)
+        self._thread = threading.Thread(target=self._lane.run)
+        self._thread.start()
+
+    def _post(self, event: Event) -> None:
+        self.events.append(event)
+        self.watch(event)
+
+    def load(self, folder: Path, layout: LayoutRequest | None = None) -> None:
+        self._lane.put(LoadSpeech(folder.name, str(folder), layout or LayoutRequest()))
+
+    def transcribe(
+        self, request_id: str, source: Path, language: str | None = None, *, word_times: bool = True
+    ) -> None:
+        self._lane.put(Transcribe(request_id, str(source), language, word_times, time.perf_counter_ns()))
+
+    def of(self, kind: type) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def final(self, request_id: str, seconds: float = 120.0) -> Event:
+        """The event that ends the request; waits for it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = [event for event in self.of(FINAL) if event.request_id == request_id]
+            if found:
+                return found[0]
+            time.sleep(0.01)
+        raise AssertionError(f"no end of {request_id} in {self.events}")
+
+    def stop(self) -> None:
+        self._lane.stop()
+        self._thread.join()
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Iterator[SpeechLane]:
+    running = SpeechLane(tmp_path)
+    yield running
+    running.stop()

@@ -1,0 +1,125 @@
+"""Whisper through the vendor's classes on the simulated device, against plain transformers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.audio.pcm import SAMPLE_RATE
+from runtime.audio.vad import SileroVad
+from runtime.audio.windows import Window, Windower
+from runtime.messages import Cancelled, Event, ModelFailed, ModelLoaded, SegmentReady, Transcribed
+from runtime.speech.engine import TAIL_SECONDS
+from runtime.tracing.recorder import RECORDER
+from tests.runtime.audio.media import SAMPLE, SPOKEN, clip, write_wav
+from tests.runtime.speech.conftest import SpeechLane
+from tests.runtime.speech.words import text_of, word_errors
+
+TINY = "whisper-tiny.en-sim"
+
+
+def first_window() -> Window:
+    windower = Windower(SileroVad())
+    return [*windower.feed(clip()), *windower.finish()][0]
+
+
+def plain_text(checkpoint: Path, window: Window) -> str:
+    """What plain transformers hears in the window, greedily, without times."""
+    from transformers import AutoTokenizer, WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+    model: Any = WhisperForConditionalGeneration.from_pretrained(checkpoint, dtype=torch.float32)
+    features = WhisperFeatureExtractor.from_pretrained(checkpoint)
+    tail = np.zeros(int(TAIL_SECONDS * SAMPLE_RATE), np.float32)
+    samples = np.concatenate((window.samples, tail))
+    inputs = features(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
+    with torch.inference_mode():
+        tokens = model.generate(inputs, num_beams=1, return_timestamps=True)
+    text: str = AutoTokenizer.from_pretrained(checkpoint).decode(tokens[0], skip_special_tokens=True)
+    return " ".join(text.split())
+
+
+def test_the_simulated_device_hears_what_plain_transformers_hears(
+    lane: SpeechLane, demo_models: Path, demo_checkpoints: Any
+) -> None:
+    lane.load(demo_models / TINY)
+    lane.transcribe("a", SAMPLE)
+    result = lane.final("a")
+    assert isinstance(result, Transcribed), result
+    assert text_of(result.segments) == plain_text(demo_checkpoints.whisper, first_window())
+    assert word_errors(SPOKEN, text_of(result.segments)) == 0
+    assert result.engine == "Whisper tiny.en · Simulated ARIES (CPU)"
+    assert result.duration == 11.0
+    assert 0 <= result.segments[0].start < 0.6
+    assert result.segments[-1].end <= 11.0
+    info = lane.of(ModelLoaded)[0].info
+    assert info.simulated
+    assert info.layout is not None
+    assert info.layout.board == "aries-rb"
+
+
+def test_cancel_ends_a_window_between_tokens(lane: SpeechLane, demo_models: Path, tmp_path: Path) -> None:
+    lane.load(demo_models / TINY)
+    path = write_wav(tmp_path / "long.wav", np.concatenate([clip()] * 20))
+
+    def cancel_at_first_words(event: Event) -> None:
+        if isinstance(event, SegmentReady):
+            lane.marks.cancel("a")
+
+    lane.watch = cancel_at_first_words
+    lane.transcribe("a", path)
+    assert isinstance(lane.final("a"), Cancelled)
+    lane.watch = lambda event: None
+    lane.transcribe("b", SAMPLE)
+    after = lane.final("b")
+    assert isinstance(after, Transcribed)
+    assert word_errors(SPOKEN, text_of(after.segments)) == 0
+
+
+def test_a_cancelled_generation_gives_no_words(lane: SpeechLane, demo_models: Path) -> None:
+    """The mark is set while tokens are being made: the window's words are not posted."""
+    lane.load(demo_models / TINY)
+    original = RECORDER.span
+
+    def cancelling(name: str, /, *args: Any, **kwargs: Any) -> Any:
+        if name == "transcribe window":
+            lane.marks.cancel("a")
+        return original(name, *args, **kwargs)
+
+    RECORDER.span = cancelling  # type: ignore[method-assign]
+    try:
+        lane.transcribe("a", SAMPLE)
+        assert isinstance(lane.final("a"), Cancelled)
+    finally:
+        RECORDER.span = original  # type: ignore[method-assign]
+    assert lane.of(SegmentReady) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("encoder.mxq", None),
+        ("decoder.mxq", b"junk"),
+        ("tokenizer.json", b"{"),
+        ("model.safetensors", b"junk"),
+    ],
+)
+def test_a_damaged_artifact_is_named(
+    lane: SpeechLane, demo_models: Path, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(demo_models / TINY, broken, copy_function=lambda src, dst: Path(dst).symlink_to(src))
+    (broken / name).unlink()
+    if content is not None:
+        (broken / name).write_bytes(content)
+    lane.load(broken)
+    lane.transcribe("a", SAMPLE)
+    lane.final("a")
+    error = lane.of(ModelFailed)[0].error
+    assert error.code.startswith("model"), error
+    assert error.remedy
+    assert "broken" in error.sentence()
