@@ -267,7 +267,7 @@ class _RowDelegate(QStyledItemDelegate):
 
 def size_words(record: ImageRecord) -> str:
     """The size in pixels as it is shown."""
-    return f"{record.width} × {record.height}"  # noqa: RUF001 - the multiplication sign is meant
+    return f"{record.width} × {record.height}"
 
 
 def short(name: str, longest: int) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
@@ -106,3 +108,18 @@ def vision_model() -> ModelInfo:
         context_length=4096,
         prefill_chunk=128,
     )
+
+
+def drop_on(widget: QWidget, *paths: Path) -> None:
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    drop_data(widget, mime)
+
+
+def drop_data(widget: QWidget, mime: QMimeData) -> None:
+    """Enter, and drop when the widget accepts it."""
+    args = (Qt.DropAction.CopyAction, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    enter = QDragEnterEvent(QPoint(300, 300), *args)
+    QApplication.sendEvent(widget, enter)
+    if enter.isAccepted():
+        QApplication.sendEvent(widget, QDropEvent(QPoint(300, 300), *args))

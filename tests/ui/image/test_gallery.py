@@ -85,6 +85,6 @@ def test_delete_asks_for_removal(qtbot: QtBot, model: GalleryModel) -> None:
 
 def test_rows_are_named_for_screen_readers(model: GalleryModel) -> None:
     index = model.index(0)
-    assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "2.png, 640 × 480"  # noqa: RUF001
+    assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "2.png, 640 × 480"
     assert index.data(RECORD).name == "2.png"
     assert not model.index_of("nobody").isValid()

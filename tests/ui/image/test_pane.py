@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, QMimeData, QPoint, QSize, Qt, QUrl
-from PySide6.QtGui import QColor, QDragEnterEvent, QDropEvent, QGuiApplication, QImage
+from PySide6.QtCore import QItemSelectionModel, QMimeData, QSize, Qt, QUrl
+from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication, QLineEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -30,16 +30,10 @@ from runtime.messages import (
     Usage,
 )
 from tests.ui.conftest import ScriptedBridge
-from tests.ui.image.conftest import RecordingShell
+from tests.ui.image.conftest import RecordingShell, drop_data, drop_on
 
 Photo = Callable[..., Path]
 USAGE, TIMINGS = Usage(100, 80, 21), Timings(0.1, 0.0, 0.0, 0.5, 2.0, 0.6, 2.6)
-
-
-def files(*paths: Path) -> QMimeData:
-    mime = QMimeData()
-    mime.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-    return mime
 
 
 def image_data(colour: str) -> QMimeData:
@@ -48,14 +42,6 @@ def image_data(colour: str) -> QMimeData:
     mime = QMimeData()
     mime.setImageData(image)
     return mime
-
-
-def drop(pane: ImagePane, mime: QMimeData) -> None:
-    args = (Qt.DropAction.CopyAction, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
-    enter = QDragEnterEvent(QPoint(300, 300), *args)
-    QApplication.sendEvent(pane, enter)
-    if enter.isAccepted():
-        QApplication.sendEvent(pane, QDropEvent(QPoint(300, 300), *args))
 
 
 def names(pane: ImagePane) -> list[str]:
@@ -77,7 +63,7 @@ def add(qtbot: QtBot, pane: ImagePane, *paths: Path) -> None:
 
 
 def test_a_dropped_picture_is_shown_upright(qtbot: QtBot, pane: ImagePane, photo: Photo) -> None:
-    drop(pane, files(photo("holiday.png", "blue", (60, 40), turned=True)))
+    drop_on(pane, photo("holiday.png", "blue", (60, 40), turned=True))
     qtbot.waitUntil(lambda: shown(pane) == [QSize(40, 60)])
     assert names(pane) == ["holiday.png"]
     assert pane.page.header.title == "holiday.png"
@@ -88,7 +74,7 @@ def test_a_dropped_picture_is_shown_upright(qtbot: QtBot, pane: ImagePane, photo
 def test_dropped_text_is_not_taken(pane: ImagePane) -> None:
     mime = QMimeData()
     mime.setText("words")
-    drop(pane, mime)
+    drop_data(pane, mime)
     assert pane.model.rowCount() == 0
     assert not pane.paste(mime)
 
@@ -106,7 +92,9 @@ def test_a_pasted_picture_becomes_a_file(qtbot: QtBot, pane: ImagePane, context:
 def test_pasting_into_the_question_box_takes_the_picture_too(
     qtbot: QtBot, pane: ImagePane, photo: Photo
 ) -> None:
-    pane.ask.question.edit.insertFromMimeData(files(photo()))
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(photo()))])
+    pane.ask.question.edit.insertFromMimeData(mime)
     qtbot.waitUntil(lambda: names(pane) == ["photo.png"])
 
 
