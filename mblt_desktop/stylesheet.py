@@ -63,7 +63,7 @@ QPushButton[kind="link"]:hover, QPushButton[kind="link"]:focus { text-decoration
 QPushButton[kind="link"]:disabled { color: $faint; }
 QPushButton::menu-indicator { image: url($down); width: 12px; height: 12px;
   subcontrol-origin: padding; subcontrol-position: right center; right: 8px; }
-QPushButton[menu="true"] { padding: 5px 20px 5px 22px; text-align: left; }
+QPushButton[menu="true"] { padding: 5px 22px 5px 4px; }
 
 QToolButton { background: transparent; border: 1px solid transparent; border-radius: 6px; padding: 3px; }
 QToolButton:hover { background: $hover; }
