@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -62,7 +63,8 @@ def write(result: Transcribed, target: Path, form: TranscriptFormat) -> None:
         partial.write_text(render(result, form), encoding="utf-8", newline="\n")
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise storage_error(error, str(target), unharmed="The transcript itself is unharmed.") from None
 
 

@@ -9,15 +9,20 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QObject, QThread, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
+from mblt_desktop.context import AppContext
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.paths import Paths, default_paths
-from mblt_desktop.theme import apply_theme
+from mblt_desktop.settings.preferences import Preferences
+from mblt_desktop.store.store import Store
+from mblt_desktop.theme import apply_theme, theme_manager
+from runtime.errors import ErrorInfo
 from runtime.messages import Command, Event
 
 
@@ -135,3 +140,39 @@ def bridge(qapp: QApplication) -> ScriptedBridge:
 def dispatcher(bridge: ScriptedBridge) -> Dispatcher:
     """Delivers the scripted runtime's events."""
     return Dispatcher(bridge)
+
+
+@dataclass
+class RecordingShell:
+    """The window's services, remembered."""
+
+    errors: list[ErrorInfo] = field(default_factory=list)
+    panes: list[str] = field(default_factory=list)
+    toasts: list[tuple[str, Callable[[], None] | None]] = field(default_factory=list)
+
+    def show_error(self, error: ErrorInfo) -> None:
+        self.errors.append(error)
+
+    def navigate(self, pane: str) -> None:
+        self.panes.append(pane)
+
+    def toast(self, text: str, undo: Callable[[], None] | None = None) -> None:
+        self.toasts.append((text, undo))
+
+
+@pytest.fixture
+def shell() -> RecordingShell:
+    """What the pane asked of the window."""
+    return RecordingShell()
+
+
+@pytest.fixture
+def context(
+    qapp: QApplication, bridge: ScriptedBridge, dispatcher: Dispatcher, paths: Paths, shell: RecordingShell
+) -> Iterator[AppContext]:
+    """What a pane is given, on the scripted runtime."""
+    store = Store(paths.database)
+    preferences = Preferences(paths.settings_file)
+    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell)
+    assert store.close()
+    preferences.flush()

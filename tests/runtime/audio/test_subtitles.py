@@ -137,3 +137,9 @@ def test_a_target_that_is_a_folder_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"talk\.txt"):
         write(SPOKEN, tmp_path / "talk.txt", "txt")
     assert [path.name for path in tmp_path.iterdir()] == ["talk.txt"]
+
+
+def test_a_parent_that_is_a_file_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("not a folder")
+    with pytest.raises(StorageError, match=r"talk\.txt"):
+        write(SPOKEN, tmp_path / "taken" / "talk.txt", "txt")

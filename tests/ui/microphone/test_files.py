@@ -1,0 +1,223 @@
+"""Files through the queue: dropped, waiting, running, done, failed, cancelled, retried, removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from mblt_desktop.context import AppContext
+from mblt_desktop.microphone import queue as queue_module
+from mblt_desktop.microphone.pane import MicrophonePane
+from mblt_desktop.microphone.queue_view import fact_words, value_words
+from runtime.errors import AudioError, ModelDamagedError
+from runtime.messages import (
+    Cancelled,
+    Failed,
+    LoadSpeech,
+    ModelFailed,
+    ModelLoaded,
+    ModelsListed,
+    Queued,
+    Segment,
+    SegmentReady,
+    Transcribe,
+    Transcribed,
+    TranscribeProgress,
+    Word,
+)
+from runtime.microphone_messages import ListMicrophones
+from tests.ui.conftest import RecordingShell, ScriptedBridge
+from tests.ui.microphone.conftest import TINY, TINY_LOADED, Post
+
+LINE = Segment(
+    0.4, 5.0, "Good morning, everyone.", (Word(0.4, 0.9, "Good", 0.9), Word(1.0, 2.0, "morning,", 0.2))
+)
+
+
+def done(
+    request_id: str, path: str = "/a/talk.wav", *segments: Segment, warnings: tuple[str, ...] = ()
+) -> Transcribed:
+    return Transcribed(
+        request_id, path, 24.0, "en", segments or (LINE,), "Whisper tiny.en · host CPU", 2.0, warnings
+    )
+
+
+def drop(pane: MicrophonePane, *paths: Path) -> None:
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    args = (Qt.DropAction.CopyAction, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    enter = QDragEnterEvent(QPoint(500, 500), *args)
+    QApplication.sendEvent(pane, enter)
+    assert enter.isAccepted()
+    QApplication.sendEvent(pane, QDropEvent(QPoint(500, 500), *args))
+
+
+def test_the_pane_looks_for_inputs_and_models_when_it_comes_to_the_front(
+    pane: MicrophonePane, bridge: ScriptedBridge
+) -> None:
+    pane.activated()
+    assert bridge.host.sent(ListMicrophones)
+
+
+@pytest.mark.parametrize(
+    ("name", "welcome"),
+    [
+        ("a.wav", True),
+        ("b.MP3", True),
+        ("c.opus", True),
+        ("film.webm", True),
+        ("d.png", False),
+        ("e.txt", False),
+    ],
+)
+def test_what_the_pane_takes_by_its_name(pane: MicrophonePane, name: str, welcome: bool) -> None:
+    assert pane.accepts_drop([Path("/a") / name]) is welcome
+
+
+def test_a_dropped_file_loads_the_model_once_and_shows_its_lines_as_they_come(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post, context: AppContext
+) -> None:
+    drop(ready, Path("/a/인터뷰 02.wav"), Path("/a/talk.mp3"))
+    assert [command.model_id for command in bridge.host.sent(LoadSpeech)] == ["whisper-tiny.en"]
+    first, second = bridge.host.sent(Transcribe)
+    assert (first.source, first.language, first.word_times) == ("/a/인터뷰 02.wav", None, True)
+    post(ModelLoaded(TINY_LOADED), Queued(first.request_id, 0), Queued(second.request_id, 1))
+    rows = ready.queue_view.rows
+    assert rows[second.request_id].facts.text() == "1 before it"
+    assert ready.page.header.title == "인터뷰 02.wav"
+    post(TranscribeProgress(first.request_id, 6.0, 24.0), SegmentReady(first.request_id, LINE))
+    assert rows[first.request_id].value.text() == "25 %"
+    assert ready.page.text.plain_text() == LINE.text
+    post(done(first.request_id, first.source))
+    assert rows[first.request_id].value.text() == "done"
+    assert rows[first.request_id].facts.text() == "0:24 · saved"
+    saved = context.store.transcripts.list()
+    assert [(row.title, row.source) for row in saved] == [("인터뷰 02.wav", "/a/인터뷰 02.wav")]
+    assert ready.page.export_button.isEnabled()
+    assert ready.history.current_id == saved[0].id
+
+
+def test_warnings_colour_the_row_and_stand_above_the_text(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post
+) -> None:
+    ready.open_files([Path("/a/call.mp3")])
+    request = bridge.host.sent(Transcribe)[0]
+    words = "3 damaged packets were skipped at 0:41."
+    post(done(request.request_id, request.source, warnings=(words,)))
+    row = ready.queue_view.rows[request.request_id]
+    assert row.facts.text() == words
+    assert row.facts.property("tone") == "warn"
+    assert ready.page._notes.text() == words
+    assert ready.page._notes.isVisible()
+
+
+def test_no_speech_is_said_and_saved_as_an_empty_transcript(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post
+) -> None:
+    ready.open_files([Path("/a/still.wav")])
+    request = bridge.host.sent(Transcribe)[0]
+    empty = Transcribed(
+        request.request_id, request.source, 30.0, "", (), "engine", 0.1, ("No speech detected.",)
+    )
+    post(empty)
+    assert ready.queue_view.rows[request.request_id].facts.text() == "No speech detected."
+    assert ready.page._notes.text() == "No speech detected."
+    assert ready.page.text.plain_text() == ""
+
+
+def test_speed_and_time_left(ready: MicrophonePane, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = ready.queue.add(Path("/a/board-meeting.m4a"))
+    item.state, item.duration = "running", 4320.0
+    item.started_at, item.position = 100.0, 1641.6
+    monkeypatch.setattr(queue_module.time, "monotonic", lambda: 217.0)
+    assert value_words(item) == "38 %"
+    assert fact_words(item) == "1:12:00 · 14× real time · 3:10 left"
+
+
+def test_a_failed_file_says_why_and_can_be_tried_again(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
+) -> None:
+    ready.open_files([Path("/a/zero.wav"), Path("/a/good.wav")])
+    bad, good = bridge.host.sent(Transcribe)
+    error = AudioError("zero.wav: the file is empty (0 bytes).", remedy="Copy or record it again.")
+    post(Failed(bad.request_id, error.info), done(good.request_id))
+    row = ready.queue_view.rows[bad.request_id]
+    assert row.facts.text() == "zero.wav: the file is empty (0 bytes). Copy or record it again."
+    assert row.again.isVisibleTo(row)
+    qtbot.mouseClick(row.again, Qt.MouseButton.LeftButton)
+    assert bridge.host.sent(Transcribe)[2].source == "/a/zero.wav"
+    assert bad.request_id not in ready.queue_view.rows
+    assert len(ready.queue_view.rows) == 2
+
+
+def test_cancel_waits_for_its_acknowledgement(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
+) -> None:
+    ready.open_files([Path("/a/long.wav")])
+    request = bridge.host.sent(Transcribe)[0]
+    post(TranscribeProgress(request.request_id, 1.0, 100.0))
+    row = ready.queue_view.rows[request.request_id]
+    qtbot.mouseClick(row.close_button, Qt.MouseButton.LeftButton)
+    assert bridge.host.cancelled == [request.request_id]
+    assert row.value.text() == "stopping…"
+    post(Cancelled(request.request_id))
+    assert row.value.text() == "cancelled"
+    qtbot.mouseClick(row.close_button, Qt.MouseButton.LeftButton)
+    assert ready.queue_view.rows == {}
+
+
+def test_files_wait_for_a_model_to_be_installed(
+    pane: MicrophonePane, bridge: ScriptedBridge, post: Post, shell: RecordingShell
+) -> None:
+    pane.activated()
+    post(ModelsListed(()))
+    pane.open_files([Path("/a/talk.wav")])
+    item = next(iter(pane.queue.items.values()))
+    assert fact_words(item) == "Waits for a speech model."
+    assert bridge.host.sent(Transcribe) == []
+    assert pane.record_panel.engine.currentText() == "No speech model installed"
+    pane.record_panel.engine.activated.emit(1)
+    assert shell.panes == ["models"]
+    post(ModelsListed((TINY,)))
+    assert len(bridge.host.sent(Transcribe)) == 1
+
+
+def test_a_damaged_model_is_told_and_can_be_tried_again(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post
+) -> None:
+    ready.open_files([Path("/a/talk.wav")])
+    error = ModelDamagedError("The file model.bin of the speech model is damaged.", remedy="Fetch it again.")
+    post(ModelFailed("whisper-tiny.en", error.info))
+    assert ready.banner.error == error.info
+    ready.open_files([Path("/a/more.wav")])
+    assert len(bridge.host.sent(LoadSpeech)) == 2
+
+
+def test_another_engine_is_loaded_with_the_next_file(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post
+) -> None:
+    ready.open_files([Path("/a/1.wav")])
+    post(ModelLoaded(TINY_LOADED))
+    picker = ready.record_panel.engine
+    assert picker.itemText(1) == "Whisper tiny.en · Simulated ARIES (CPU)"
+    picker.setCurrentIndex(1)
+    picker.activated.emit(1)
+    ready.open_files([Path("/a/2.wav")])
+    ready.open_files([Path("/a/3.wav")])
+    assert [command.model_id for command in bridge.host.sent(LoadSpeech)] == [
+        "whisper-tiny.en",
+        "whisper-tiny.en-sim",
+    ]
+
+
+def test_the_sample_is_one_click_away(
+    pane: MicrophonePane, ready: MicrophonePane, bridge: ScriptedBridge, qtbot: QtBot
+) -> None:
+    qtbot.mouseClick(pane.page.empty.button, Qt.MouseButton.LeftButton)
+    assert Path(bridge.host.sent(Transcribe)[0].source).name == "jfk.flac"
+    assert Path(bridge.host.sent(Transcribe)[0].source).is_file()
