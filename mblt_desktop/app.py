@@ -7,11 +7,13 @@ import os
 import signal
 import socket
 import sys
+from importlib import resources
 from pathlib import Path
 from types import FrameType
 from typing import cast
 
 from PySide6.QtCore import QObject, QSocketNotifier, Slot
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from mblt_desktop import __version__
@@ -31,7 +33,8 @@ from runtime.messages import LaneFaulted
 from runtime.thread import RuntimeBridge
 from runtime.tracing.recorder import RECORDER
 
-APP_ID = "com.mobilint.MbltDesktop"
+APP_ID = "io.github.mblt_desktop.MBLTDesktop"
+"""The name of the files in packaging/: by it a desktop finds the program's name and icon."""
 STOP_SECONDS = 8.0
 
 
@@ -121,6 +124,7 @@ def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None)
     app.setApplicationName("MBLT Desktop")
     app.setApplicationVersion(__version__)
     app.setDesktopFileName(APP_ID)
+    app.setWindowIcon(QIcon(str(resources.files("resources") / "app.svg")))
     reporter = FaultReporter()
     reporter.install()
     whole = Application(app, paths, device)

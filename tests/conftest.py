@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Before anything imports the hub's client: a test that wants a hub brings its own.
+# Before anything imports Qt, or the hub's client: a test that wants a hub brings its own.
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
 os.environ["HF_HUB_OFFLINE"] = "1"
 # As the program itself sets it on two cores; torch reads it when it is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
