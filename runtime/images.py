@@ -9,6 +9,7 @@ picture is decoded at a time.
 
 from __future__ import annotations
 
+import logging
 import math
 import stat
 import struct
@@ -76,6 +77,8 @@ _FAULTS: Final = (
     Warning,
 )
 
+# Pillow also logs what it then raises; the ImageError says it once, in words.
+logging.getLogger("PIL").setLevel(logging.CRITICAL)
 _one_large_decode = threading.Lock()
 
 

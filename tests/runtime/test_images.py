@@ -281,6 +281,15 @@ def _cut(name: str) -> Callable[[Path], None]:
     return write
 
 
+def _tiff_with_too_many_samples(path: Path) -> None:
+    """Pillow logs this one as an error before it raises; nothing of that may reach the user."""
+    whole = io.BytesIO()
+    quarters().save(whole, "tiff")
+    tag = struct.pack("<HHI", 277, 3, 1)  # SamplesPerPixel, one short
+    assert tag in whole.getvalue()
+    path.write_bytes(whole.getvalue().replace(tag + b"\3\0", tag + b"\xee\xa4"))
+
+
 def _bytes(data: bytes) -> Callable[[Path], None]:
     def write(path: Path) -> None:
         path.write_bytes(data)
@@ -294,6 +303,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut.png": (_cut("png"), "damaged or incomplete PNG"),
     "cut.webp": (_cut("webp"), "damaged or incomplete WebP"),
     "cut.tiff": (_cut("tiff"), "damaged or incomplete TIFF"),
+    "samples.tiff": (_tiff_with_too_many_samples, "damaged or incomplete TIFF"),
     "cut.bmp": (_cut("bmp"), "damaged or incomplete BMP"),
     "signature.png": (_bytes(b"\x89PNG\r\n\x1a\n"), "damaged or incomplete PNG"),
     "letter.png": (_bytes("Dear all, pâté\n".encode("latin-1")), "a text file"),
