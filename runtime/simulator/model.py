@@ -6,7 +6,6 @@ it calls. What is not simulated answers with the runtime's `NotImplemented`.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import threading
 import time
@@ -18,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from runtime.errors import ModelError, WrongDeviceError
 from runtime.simulator import rows as row_rules
 from runtime.simulator.artifact import Header, read_header
-from runtime.simulator.cores import choose_mode, core_groups, native_mode
-from runtime.simulator.device import CoreGroup, Device, NativeAccelerator
+from runtime.simulator.cores import choose_mode, core_groups
+from runtime.simulator.device import Device, NativeAccelerator
 from runtime.simulator.errors import npu_error
 from runtime.simulator.events import TRACE
-from runtime.simulator.executor import Executor, Row, Shape
+from runtime.simulator.executor import Executor, Row
+from runtime.simulator.facts import ModelFacts
 from runtime.simulator.faults import FAULTS
-from runtime.simulator.kv import KvMemory, blob_size, cache_names
+from runtime.simulator.kv import KvMemory
 from runtime.simulator.roles import make_executor
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _IDENTIFIERS = itertools.count()
 
 
-class NativeModel:
+class NativeModel(ModelFacts):
     """One loaded artifact: configured at construction, alive between `launch` and `dispose`."""
 
     def __init__(self, path: str, config: Any = None) -> None:
@@ -56,10 +56,10 @@ class NativeModel:
         with TRACE.span("create model"):
             # As on the real runtime, this span stays open when loading fails.
             TRACE.begin("load mxq")
-            self._header, self._executor = _load(Path(path))
+            super().__init__(*_load(Path(path)))
             TRACE.end("load mxq")
             self._mode = choose_mode(self._header, config)
-            self._groups: list[CoreGroup] = core_groups(NativeAccelerator.fleet.board, self._mode, config)
+            self._groups = core_groups(NativeAccelerator.fleet.board, self._mode, config)
         self._identifier = next(_IDENTIFIERS)
 
     # Life on the device
@@ -123,12 +123,13 @@ class NativeModel:
 
     def _run(self, device: Device, inputs: Sequence[Array], rows: Sequence[Row]) -> list[Array]:
         self._meet_faults(device)
-        if self._kv is None:
+        kv = self._kv
+        if kv is None:
             return self._executor.run(inputs, (), None)
         with self._busy:
-            results = self._executor.run(inputs, rows, self._kv)
+            results = self._executor.run(inputs, rows, kv)
             for row in rows:
-                self._kv.note_written(row.slot, row.end)
+                kv.note_written(row.slot, row.end)
         if FAULTS.strike("nan_logits") is not None:
             results[0][...] = float("nan")
         return results
@@ -157,93 +158,7 @@ class NativeModel:
             )
         return self._device
 
-    # What it is
-
-    def get_num_model_variants(self) -> int:
-        """Simulated artifacts have one variant."""
-        return 1
-
-    def get_model_variant_handle(self, variant_idx: int) -> NativeVariant:
-        """The handle of variant 0."""
-        if variant_idx != 0:
-            raise npu_error("Model_InvalidVariantIdx")
-        return NativeVariant(self)
-
-    def get_model_input_shape(self) -> list[Shape]:
-        """(height, width, channels) of each input; -1 for a dimension of any length."""
-        return list(self._executor.inputs)
-
-    def get_model_output_shape(self) -> list[Shape]:
-        """(height, width, channels) of each output."""
-        return list(self._executor.outputs)
-
-    def get_input_buffer_info(self) -> list[Any]:
-        """One BufferInfo per input; the first tells the widest input and the KV capacity."""
-        return [self._buffer_info(shape) for shape in self._executor.inputs]
-
-    def get_output_buffer_info(self) -> list[Any]:
-        """One BufferInfo per output."""
-        return [self._buffer_info(shape) for shape in self._executor.outputs]
-
-    def get_input_scale(self) -> list[Any]:
-        """A uniform scale of 1 per input: nothing is quantised."""
-        return [_unit_scale() for _ in self._executor.inputs]
-
-    def get_output_scale(self) -> list[Any]:
-        """A uniform scale of 1 per output."""
-        return [_unit_scale() for _ in self._executor.outputs]
-
-    def get_model_input_data_type(self) -> Any:
-        """Float32."""
-        return _native().DataType.Float32
-
-    def get_model_output_data_type(self) -> Any:
-        """Float32."""
-        return _native().DataType.Float32
-
-    def get_core_mode(self) -> Any:
-        """The mode it was configured for; `auto` is resolved."""
-        return native_mode(self._mode)
-
-    def get_device_names(self) -> list[str]:
-        """The boards it can be launched on."""
-        return list(self._header.devices)
-
-    @property
-    def target_cores(self) -> list[Any]:
-        """The cores it may use, as native CoreIds."""
-        return [_core_id(*core) for core in sorted(frozenset().union(*self._groups))]
-
-    def is_target(self, core_id: Any) -> bool:
-        """Whether it may use that core."""
-        return any(core_id == own for own in self.target_cores)
-
-    def get_identifier(self) -> int:
-        """Counts the models of this process from 0."""
-        return self._identifier
-
-    def get_model_path(self) -> str:
-        """The path it was loaded from, as given."""
-        return self._path
-
     # KV memory
-
-    def get_cache_infos(self) -> list[Any]:
-        """One CacheInfo per layer for keys and one for values; empty without a cache."""
-        shape = self._executor.kv_shape
-        if shape is None:
-            return []
-        native, header = _native(), self._header
-        infos = []
-        for name in cache_names(shape):
-            info = native.CacheInfo()
-            info.cache_type = native.CacheType.Batch if header.batch > 1 else native.CacheType.Default
-            info.name = name
-            info.layer_hash = hashlib.sha256(f"{header.weights}/{name}".encode()).hexdigest()[:16]
-            info.size = blob_size(shape, header.max_cache_size)
-            info.num_batches = header.batch
-            infos.append(info)
-        return infos
 
     def dump_cache_memory(self, where: int | str, cache_id: int = 0) -> list[Any] | None:
         """`(cache_id)` returns a blob per cache; `(directory, cache_id)` writes a file per cache."""
@@ -341,37 +256,6 @@ class NativeModel:
                 return index
         raise npu_error("Model_CacheNotFound", f"Failed to find KV-cache whose {key} is `{wanted}`")
 
-    def _buffer_info(self, shape: Shape) -> Any:
-        info = _native().BufferInfo()
-        height, width, channel = shape
-        widest = width if width > 0 else self._header.prefill_width
-        for prefix in ("original_", "reshaped_", ""):
-            setattr(info, f"{prefix}height", height)
-            setattr(info, f"{prefix}width", widest)
-            setattr(info, f"{prefix}channel", channel)
-        info.max_height, info.max_width, info.max_channel = height, widest, channel
-        info.max_cache_size = self._header.max_cache_size
-        return info
-
-
-class NativeVariant:
-    """Stands in for the runtime's `ModelVariantHandle`: the model's only variant."""
-
-    def __init__(self, model: NativeModel) -> None:
-        self._model = model
-        self.get_model_input_shape = model.get_model_input_shape
-        self.get_model_output_shape = model.get_model_output_shape
-        self.get_input_buffer_info = model.get_input_buffer_info
-        self.get_output_buffer_info = model.get_output_buffer_info
-        self.get_input_scale = model.get_input_scale
-        self.get_output_scale = model.get_output_scale
-        self.get_model_input_data_type = model.get_model_input_data_type
-        self.get_model_output_data_type = model.get_model_output_data_type
-
-    def get_variant_idx(self) -> int:
-        """The only one."""
-        return 0
-
 
 def summarise(path: str) -> str:
     """What the artifact is, as text; empty when it cannot be read."""
@@ -411,60 +295,3 @@ def _folder(text: str) -> Path:
     if not folder.is_dir():
         raise npu_error("Model_FailedToFindDirectory", text)
     return folder
-
-
-def _native() -> Any:
-    import qbruntime.qbruntime
-
-    return qbruntime.qbruntime
-
-
-def _core_id(cluster: int, core: int) -> Any:
-    native = _native()
-    core_id = native.CoreId()
-    core_id.cluster = getattr(native.Cluster, f"Cluster{cluster}")
-    core_id.core = getattr(native.Core, f"Core{core}")
-    return core_id
-
-
-def _unit_scale() -> Any:
-    scale = _native().Scale()
-    scale.scale, scale.is_uniform, scale.scale_list = 1.0, True, []
-    return scale
-
-
-def _not_simulated(name: str) -> Callable[..., Any]:
-    def method(self: object, *args: object, **kwargs: object) -> Any:
-        raise npu_error("NotImplemented", f"`{name}` is not simulated.")
-
-    method.__name__ = name
-    method.__doc__ = "Not simulated: raises the runtime's NotImplemented."
-    return method
-
-
-_BUFFERS = (
-    "acquire_input_buffer",
-    "acquire_output_buffer",
-    "acquire_input_npu_data",
-    "acquire_output_npu_data",
-    "release_buffer",
-    "reposition_inputs",
-    "reposition_outputs",
-)
-_OTHER_INFERS = (
-    "infer_to_float",
-    "infer_chw_to_float",
-    "infer_buffer",
-    "infer_speedrun",
-    "infer_pinned_memory",
-    "infer_npu_data",
-    "infer_npu_data_chw",
-    "infer_async",
-    "infer_async_chw",
-    "infer_async_to_float",
-    "infer_async_chw_to_float",
-)
-for _name in (*_BUFFERS, *_OTHER_INFERS):
-    setattr(NativeModel, _name, _not_simulated(_name))
-for _name in _BUFFERS:
-    setattr(NativeVariant, _name, _not_simulated(_name))
