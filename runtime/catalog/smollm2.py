@@ -37,6 +37,10 @@ _CONTROL_TOKEN = 3
 """GGUF's token type of `<|im_start|>` and its like."""
 
 
+_SAMPLING = {"do_sample": True, "temperature": 0.2, "top_p": 0.9, "repetition_penalty": 1.1}
+"""Temperature and top-p as its makers advise; without the penalty so small a model soon repeats itself."""
+
+
 def convert_gguf(source: Path, target: Path) -> None:
     """Write the checkpoint folder `target` (created) from the GGUF file `source`.
 
@@ -76,7 +80,7 @@ def _write(
     _write_json(target / "config.json", config)
     _write_json(
         target / "generation_config.json",
-        {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")},
+        {**{key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}, **_SAMPLING},
     )
     _write_json(
         target / "tokenizer_config.json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,15 @@ from runtime.families.faults import device_faults
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import ModelInfo, ModelKind, Turn
 
-SAMPLING_KEYS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+SAMPLING_KEYS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
 DEFAULT_CHUNK = 128
 
 
@@ -36,7 +45,7 @@ class DecodeStream:
             self._pending.append(token_id)
             return ""
         self._pending.clear()
-        return cast("str", text)
+        return text
 
     def finish(self) -> str:
         """A character the model began and never finished shows as the replacement character."""
@@ -186,15 +195,7 @@ def model_info(
     text: Any = None,
 ) -> ModelInfo:
     """What the UI may know of a loaded model; `text` is the submodel with the KV cache, if it is one."""
-    generation = model.generation_config
     decoder = model if text is None else text
-    defaults = {
-        key: value
-        for key in SAMPLING_KEYS
-        if isinstance(value := getattr(generation, key, None), (int, float)) and not isinstance(value, bool)
-    }
-    if not getattr(generation, "do_sample", True):
-        defaults["temperature"] = 0.0
     layout = effective_from_model(model)
     return ModelInfo(
         model_id=model_id,
@@ -207,9 +208,30 @@ def model_info(
         layout=layout,
         context_length=context_length(decoder),
         prefill_chunk=prefill_chunk(decoder),
-        sampling_defaults=defaults,
+        sampling_defaults=sampling_defaults(folder),
         load_seconds=seconds,
     )
+
+
+def sampling_defaults(folder: Path) -> dict[str, float | int]:
+    """The sampling values that the folder's generation_config.json states, by our names.
+
+    Read from the file: the loaded object also holds the library's own defaults, which nobody chose.
+    """
+    try:
+        stated = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # optional, and the vendor's class reads the rest of it
+    if not isinstance(stated, dict):
+        return {}
+    values = {
+        key: value
+        for key in SAMPLING_KEYS
+        if isinstance(value := stated.get(key), (int, float)) and not isinstance(value, bool)
+    }
+    if stated.get("do_sample") is False:
+        values["temperature"] = 0.0
+    return values
 
 
 def context_length(model: Any) -> int:
