@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from runtime.tracing.view import TraceView
 
-LABEL_WIDTH = 176
+LABEL_WIDTH = 184
 RULER_HEIGHT = 24
 LINE_HEIGHT = 18
 ROW_PADDING = 4

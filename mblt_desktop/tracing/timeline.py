@@ -107,6 +107,10 @@ class Timeline(QAbstractScrollArea):
         low, high = self.selection or (0.0, self.scale.whole)
         self._show_scale(self.scale.showing(low, high))
 
+    def show_time(self, low: float, high: float) -> None:
+        """Show a stretch of time."""
+        self._show_scale(self.scale.showing(low, high))
+
     def reveal(self, track: int, span: int) -> None:
         """Select a span and bring it into sight, large enough to see."""
         if self._view is None:

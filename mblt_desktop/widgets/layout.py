@@ -39,10 +39,10 @@ class HeaderBar(QFrame):
         """The heading."""
         return self._title.text()
 
-    def set_title(self, title: str) -> None:
-        """Change the heading."""
+    def set_title(self, title: str, least: int = 320) -> None:
+        """Change the heading; in a narrow window it is cut, but not below `least` pixels."""
         self._title.setText(title)
-        self._title.setMinimumWidth(min(320, self._title.fontMetrics().horizontalAdvance(title) + 2))
+        self._title.setMinimumWidth(min(least, self._title.fontMetrics().horizontalAdvance(title) + 2))
 
     def add_left(self, widget: QWidget) -> None:
         """Put a widget beside the title."""

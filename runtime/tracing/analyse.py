@@ -122,18 +122,39 @@ def breakdown(view: TraceView, request: int) -> RequestBreakdown | None:
     return None
 
 
-def find(view: TraceView, text: str) -> list[tuple[int, int]]:
-    """Places (track, span) of the spans whose name holds `text`, by start; case does not matter."""
+def requests_with_steps(view: TraceView) -> list[int]:
+    """The requests that `breakdown` has something to say about, in the view's order."""
+    import numpy as np
+
+    wanted = _numbers(view, frozenset(STEP_NAMES))
+    found: set[int] = set()
+    for track in view.tracks:
+        if track.kind == "thread":
+            found.update(np.unique(track.request[np.isin(track.name, wanted)]).tolist())
+    return sorted(found - {-1})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Spans that were looked for, by start: hit k is span `span[k]` of track `track[k]`."""
+
+    track: Times
+    span: Times
+
+
+def find(view: TraceView, text: str) -> Hits:
+    """The spans whose name holds `text`; case does not matter, and nothing matches an empty text."""
     import numpy as np
 
     wanted = text.casefold().strip()
     numbers = [number for number, name in enumerate(view.names) if wanted and wanted in name.casefold()]
-    places = [
-        (int(track.start[index]), number, int(index))
-        for number, track in enumerate(view.tracks)
-        for index in np.flatnonzero(np.isin(track.name, numbers))
-    ]
-    return [(track, index) for _start, track, index in sorted(places)]
+    spans = [np.flatnonzero(np.isin(track.name, numbers)) for track in view.tracks]
+    if not spans:
+        return Hits(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    starts = np.concatenate([track.start[chosen] for track, chosen in zip(view.tracks, spans, strict=True)])
+    tracks = np.repeat(np.arange(len(spans)), [len(chosen) for chosen in spans])
+    order = np.argsort(starts, kind="stable")
+    return Hits(tracks[order], np.concatenate(spans)[order])
 
 
 def _overlapping(view: TraceView, low: int, high: int) -> tuple[Times, Times, Times]:

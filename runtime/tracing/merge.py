@@ -127,8 +127,10 @@ def _request_tracks(events: _Sorted) -> list[Track]:
             root.start_ns, root.duration_ns = start, end - start
         title = root.name if root is not None else f"Request {request}"
         kind = events.kinds.get(request, "")
+        if kind and kind.casefold() != title.casefold():
+            title = f"{title} · {kind}"
         for lane in nest([*([root] if root is not None else []), *children]):
-            tracks.append(Track(f"{title} · {kind}" if kind else title, "request", 0, request, lane))
+            tracks.append(Track(title, "request", 0, request, lane))
     return sorted(tracks, key=lambda track: order(track.spans[0]))
 
 
@@ -146,7 +148,7 @@ def _thread_tracks(threads: dict[int, list[Span]], names: dict[int, str]) -> lis
 def _device_tracks(events: DeviceEvents, names: dict[int, str]) -> list[Track]:
     """One track per driving thread; the runtime's events carry no core number."""
     return [
-        Track(f"NPU, driven by {names.get(tid, f'thread {tid}')}", "device", tid, None, spans)
+        Track(f"NPU · {names.get(tid, f'thread {tid}')}", "device", tid, None, spans)
         for tid, spans in sorted(events.spans.items())
         if spans
     ]

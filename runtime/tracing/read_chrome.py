@@ -31,7 +31,7 @@ def read_chrome(data: bytes, path: Path, checkpoint: Checkpoint) -> Trace:
     if _is_device_file(elements):
         events = pair(elements)
         for tid, spans in events.spans.items():
-            collector.track(tid, f"NPU, driven by thread {tid}", "device", tid)
+            collector.track(tid, f"NPU · thread {tid}", "device", tid)
             for span in spans:
                 collector.add(tid, span)
         collector.strays = events.skipped

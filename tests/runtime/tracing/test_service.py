@@ -124,7 +124,7 @@ def test_host_and_device_events_end_on_one_timeline(lane: Lane) -> None:
     assert trace.metadata.clock_bound_ns is not None
     assert 0 < trace.metadata.clock_bound_ns < 1_000_000
     host, device = trace.tracks
-    assert (host.title, device.title) == ("Chat engine", "NPU, driven by Chat engine")
+    assert (host.title, device.title) == ("Chat engine", "NPU · Chat engine")
     calls = [span for span in device.spans if span.name == "create model"]
     for step, call in zip(host.spans, calls, strict=True):
         assert step.start_ns - 1000 <= call.start_ns <= call.end_ns <= step.end_ns
