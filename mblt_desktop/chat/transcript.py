@@ -6,11 +6,12 @@ text is drawn at most every GATE_MS, and the view follows it only while the read
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QRectF, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QEvent, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QDesktopServices,
     QMouseEvent,
@@ -54,6 +55,8 @@ class Transcript(QTextBrowser):
         self.setOpenLinks(False)
         self.setUndoRedoEnabled(False)
         self.setAccessibleName("Conversation")
+        # Always there, so that its coming does not make the column narrower.
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
         self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self.document().setDocumentMargin(0)
         self.document().setIndentWidth(22)
@@ -69,6 +72,8 @@ class Transcript(QTextBrowser):
         self._latest = Button("Latest", "chevron-down")
         self._latest.setParent(self)
         self._latest.setAccessibleName("Jump to the latest message")
+        # It hides when it has done its work; the focus would then pass to the first link of the text.
+        self._latest.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._latest.hide()
         self._latest.clicked.connect(self.scroll_to_end)
         self.anchorClicked.connect(self._on_anchor_clicked)
@@ -95,7 +100,7 @@ class Transcript(QTextBrowser):
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
         cursor.movePosition(QTextCursor.MoveOperation.End)
-        self._add_view(message, cursor, len(self._views))
+        self._add_view(message, cursor)
         cursor.endEditBlock()
         self._follow(follow)
 
@@ -159,6 +164,7 @@ class Transcript(QTextBrowser):
     @Slot()
     def scroll_to_end(self) -> None:
         """Go to the latest message and follow it."""
+        self._lay_out()
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum())
 
@@ -182,38 +188,36 @@ class Transcript(QTextBrowser):
         cursor.setBlockFormat(self._canvas.formats.hairline())
         for message in self._messages[max(0, first) :]:
             cursor.movePosition(QTextCursor.MoveOperation.End)
-            self._add_view(message, cursor, len(self._views))
+            self._add_view(message, cursor)
         cursor.endEditBlock()
 
-    def _add_view(self, message: Message, cursor: QTextCursor, index: int) -> None:
+    def _add_view(self, message: Message, cursor: QTextCursor) -> None:
+        """Write a message behind all others; `cursor` is at the end of the document."""
         cursor.insertBlock(QTextBlockFormat(), QTextCharFormat())
         view = MessageView(self._canvas, message, self._branch_of(message), cursor)
-        self._views.insert(index, view)
-        if index > 0:
-            self._views[index - 1].next_start = view.start
-        if index + 1 < len(self._views):
-            view.next_start = self._views[index + 1].start
+        if self._views:
+            self._views[-1].next_start = view.start
+        self._views.append(view)
 
     def _write_earlier(self) -> None:
         hidden = len(self._messages) - len(self._views)
         if hidden <= 0:
             return
+        self._lay_out()
         bar = self.verticalScrollBar()
         from_end = bar.maximum() - bar.value()
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
         for message in reversed(self._messages[max(0, hidden - WINDOW) : hidden]):
+            # Behind block 0, which stays, and before the message that was the first so far.
             cursor.setPosition(0)
             cursor.insertBlock(QTextBlockFormat(), QTextCharFormat())
-            self._prepend(message, cursor)
+            after = self._views[0].start
+            view = MessageView(self._canvas, message, self._branch_of(message), cursor, after)
+            self._views.insert(0, view)
         cursor.endEditBlock()
+        self._lay_out()
         bar.setValue(bar.maximum() - from_end)
-
-    def _prepend(self, message: Message, cursor: QTextCursor) -> None:
-        view = MessageView(self._canvas, message, self._branch_of(message), cursor)
-        if self._views:
-            view.next_start = self._views[0].start
-        self._views.insert(0, view)
 
     def _edit(self, view: MessageView, change: Callable[[], None]) -> None:
         follow = self.at_bottom
@@ -222,6 +226,11 @@ class Transcript(QTextBrowser):
         change()
         cursor.endEditBlock()
         self._follow(follow)
+
+    def _lay_out(self) -> None:
+        """Qt lays out long documents bit by bit, and tells the scroll bar late; the place is needed now."""
+        height = math.ceil(self.document().size().height())
+        self.verticalScrollBar().setRange(0, max(0, height - self.viewport().height()))
 
     def _follow(self, follow: bool) -> None:
         if follow:
@@ -234,6 +243,7 @@ class Transcript(QTextBrowser):
         from_end, follow = bar.maximum() - bar.value(), self.at_bottom
         self.flush()
         self._write(len(self._messages) - max(WINDOW, len(self._views)))
+        self._lay_out()
         bar.setValue(bar.maximum() if follow else bar.maximum() - from_end)
 
     def _view(self, message_id: str) -> MessageView | None:

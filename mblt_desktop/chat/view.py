@@ -57,13 +57,20 @@ class Branch:
 class MessageView:
     """Made at an empty block, which becomes its first."""
 
-    def __init__(self, canvas: Canvas, message: Message, branch: Branch, at: QTextCursor) -> None:
+    def __init__(
+        self,
+        canvas: Canvas,
+        message: Message,
+        branch: Branch,
+        at: QTextCursor,
+        next_start: QTextCursor | None = None,
+    ) -> None:
         self._canvas = canvas
         self.message = message
         self.branch = branch
         self.codes: list[str] = []
         """The code blocks so far, for Copy."""
-        self.next_start: QTextCursor | None = None
+        self.next_start = next_start
         """Where the next message begins; kept up to date by the transcript."""
         self.unfolded = False
         """Whether what the model thought is shown."""
@@ -108,10 +115,11 @@ class MessageView:
 
     def finish(self) -> None:
         """The answer is over: draw what was held back, its facts and its actions."""
-        if self._stream is not None:
-            self._apply(self._stream.finish())
-            self._stream = None
+        stream, self._stream = self._stream, None
         self._status = ""
+        if stream is not None and self._unfold(stream.finish()):
+            self.write()
+            return
         self._write_error()
         self.write_foot()
 
@@ -140,9 +148,18 @@ class MessageView:
         self._apply(stream.feed(self.message.text))
         if self.message.state == "writing":
             self._stream = stream
+        elif self._unfold(stream.finish()):
+            self.write()
         else:
-            self._apply(stream.finish())
             self._write_error()
+
+    def _unfold(self, last: list[Piece]) -> bool:
+        """Draw the last pieces; True when thinking is all there is and must be shown unfolded."""
+        self._apply(last)
+        if self.unfolded or CloseThought(answered=False) not in last:
+            return False
+        self.unfolded = True
+        return True
 
     def _apply(self, pieces: list[Piece]) -> None:
         for piece in pieces:
