@@ -30,7 +30,7 @@ from mblt_desktop import __version__
 from mblt_desktop.actions import ShortcutsDialog, fill_menu, make_actions
 from mblt_desktop.context import AppContext
 from mblt_desktop.notices import Notices
-from mblt_desktop.panes import TAKE_FILES, Pane, exists, make_pane
+from mblt_desktop.panes import TAKE_FILES, Pane, make_pane
 from mblt_desktop.rail import Rail
 from mblt_desktop.status_bar import StatusBar
 from mblt_desktop.tracing.controller import recording_controller
@@ -158,8 +158,7 @@ class MainWindow(QMainWindow):
 
     def _taker(self, path: Path) -> str | None:
         order = [self._current, *(name for name in TAKE_FILES if name != self._current)]
-        known = [name for name in order if exists(name)]
-        return next((name for name in known if cast("Pane", self.pane(name)).accepts_drop([path])), None)
+        return next((name for name in order if cast("Pane", self.pane(name)).accepts_drop([path])), None)
 
     # -- commands ---------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -34,11 +33,6 @@ class Pane(Protocol):
 
     def activated(self) -> None:
         """The pane came to the front."""
-
-
-def exists(name: str) -> bool:
-    """Whether the pane's module is part of this installation."""
-    return importlib.util.find_spec(_CLASSES[name][0]) is not None
 
 
 def make_pane(name: str, context: AppContext) -> QWidget:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtWidgets import QButtonGroup, QFrame, QMenu, QToolButton, QVBoxLayout
 
-from mblt_desktop.panes import exists
 from mblt_desktop.theme import font, icon, theme_manager
 from mblt_desktop.widgets import IconButton
 
@@ -50,7 +49,7 @@ class Rail(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(6, 12, 6, 8)
         column.setSpacing(4)
-        for place in [known for known in PLACES if exists(known.name)]:
+        for place in PLACES:
             if place.low and not any(known.low for known in PLACES if known.name in self._buttons):
                 column.addStretch(1)
             button = self._button(place)
@@ -93,5 +92,5 @@ class Rail(QFrame):
 
     @Slot()
     def _draw(self) -> None:
-        for place in [known for known in PLACES if known.name in self._buttons]:
+        for place in PLACES:
             self._buttons[place.name].setIcon(icon(place.icon, "muted"))

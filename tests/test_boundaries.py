@@ -1,0 +1,189 @@
+"""The boundary between window and runtime, read from the source: who may import whom, and when."""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = {
+    "torch",
+    "torchvision",
+    "torchcodec",
+    "transformers",
+    "transformers_mblt",
+    "mblt_npu",
+    "mblt_model_zoo",
+    "qbruntime",
+    "ctranslate2",
+    "faster_whisper",
+    "onnxruntime",
+    "gguf",
+    "safetensors",
+    "av",
+    "soxr",
+    "sounddevice",
+}
+QT_IN_RUNTIME = {"runtime.thread"}
+WORKERS = {
+    # What holds models, devices or files: only a lane may touch these.
+    "runtime.engine",
+    "runtime.scheduler",
+    "runtime.request",
+    "runtime.sampling",
+    "runtime.detokenizer",
+    "runtime.prefix_cache",
+    "runtime.families",
+    "runtime.simulator",
+    "runtime.speech.service",
+    "runtime.speech.faster_whisper",
+    "runtime.speech.npu_whisper",
+    "runtime.tracing.service",
+    "runtime.catalog.service",
+    "runtime.catalog.install",
+    "runtime.catalog.download",
+    "runtime.audio.capture",
+    "runtime.audio.microphone_service",
+    "runtime.audio.playback_service",
+}
+COMMANDS = "mblt_desktop.commands."
+"""The command line may wait and has no window to keep smooth."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of both packages, parsed."""
+    found = {}
+    for package in ("mblt_desktop", "runtime"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            with tokenize.open(path) as file:
+                found[name] = ast.parse(file.read(), str(path))
+    return found
+
+
+def names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The modules that an import statement may load."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    assert node.level == 0, "relative import"
+    return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+
+
+def imports(tree: ast.AST, *, at_import_time: bool) -> Iterator[str]:
+    """Imported modules; optionally only those loaded together with the module itself."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from names(node)
+        elif at_import_time and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        elif at_import_time and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from (name for child in node.orelse for name in imports(child, at_import_time=True))
+        else:
+            yield from imports(node, at_import_time=at_import_time)
+
+
+def under(name: str, parents: set[str]) -> bool:
+    return any(name == parent or name.startswith(f"{parent}.") for parent in parents)
+
+
+def test_there_is_something_to_check():
+    assert {"mblt_desktop.app", "mblt_desktop.chat.pane", "runtime.engine", "runtime.thread"} <= set(
+        modules()
+    )
+
+
+@pytest.mark.parametrize("package", ["mblt_desktop", "runtime"])
+def test_heavy_packages_are_never_imported_with_a_module(package: str):
+    found = [
+        (name, imported)
+        for name, tree in modules().items()
+        if name.startswith(package)
+        for imported in imports(tree, at_import_time=True)
+        if under(imported, HEAVY)
+    ]
+    assert found == []
+
+
+def test_the_runtime_does_not_know_the_window():
+    found = [
+        (name, imported)
+        for name, tree in modules().items()
+        if name.startswith("runtime")
+        for imported in imports(tree, at_import_time=False)
+        if under(imported, {"mblt_desktop"})
+    ]
+    assert found == []
+
+
+def test_qt_is_in_one_module_of_the_runtime():
+    found = {
+        name
+        for name, tree in modules().items()
+        if name.startswith("runtime")
+        for imported in imports(tree, at_import_time=False)
+        if under(imported, {"PySide6", "shiboken6"})
+    }
+    assert found == QT_IN_RUNTIME
+
+
+def test_the_window_never_touches_models_devices_or_engines():
+    found = [
+        (name, imported)
+        for name, tree in modules().items()
+        if name.startswith("mblt_desktop") and not name.startswith(COMMANDS)
+        for imported in imports(tree, at_import_time=False)
+        if under(imported, HEAVY | WORKERS)
+    ]
+    assert found == []
+
+
+def test_what_the_window_imports_brings_no_worker_with_it():
+    """Also through others: everything that is loaded with the window's modules, followed to the end."""
+    tree = modules()
+    todo = [
+        name
+        for name in tree
+        if name.startswith("mblt_desktop")
+        and not name.startswith(COMMANDS)
+        and name != "mblt_desktop.session"
+    ]
+    loaded: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in loaded or name not in tree:
+            continue
+        loaded.add(name)
+        todo += imports(tree[name], at_import_time=True)
+    assert sorted(name for name in loaded if under(name, WORKERS)) == []
+
+
+def test_nothing_unpickles_or_runs_code_of_a_model():
+    banned = ("pickle", "marshal", "shelve", "dill")
+    found = []
+    for name, tree in modules().items():
+        found += [(name, used) for used in imports(tree, at_import_time=False) if under(used, set(banned))]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "trust_remote_code":
+                assert isinstance(node.value, ast.Constant), name
+                if node.value.value is not False:
+                    found.append((name, "trust_remote_code"))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "torch.load"):
+                found.append((name, ast.unparse(node.func)))
+    assert found == []
+
+
+def test_the_window_neither_re_enters_its_event_loop_nor_kills_threads():
+    found = [
+        (name, node.attr)
+        for name, tree in modules().items()
+        if name.startswith("mblt_desktop") or name in QT_IN_RUNTIME
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("processEvents", "terminate")
+    ]
+    assert found == []
