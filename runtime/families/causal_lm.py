@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from runtime.catalog.manifest import read_manifest
 from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice, activate, vendor_stack
-from runtime.errors import ModelIncompleteError
+from runtime.errors import ModelError, ModelIncompleteError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.faults import device_faults
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
@@ -199,7 +200,7 @@ def model_info(
     layout = effective_from_model(model)
     return ModelInfo(
         model_id=model_id,
-        title=folder.name,
+        title=title_of(folder),
         kind=kind,
         family=family,
         folder=str(folder),
@@ -211,6 +212,14 @@ def model_info(
         sampling_defaults=sampling_defaults(folder),
         load_seconds=seconds,
     )
+
+
+def title_of(folder: Path) -> str:
+    """The name its installation gave the model; the folder's own for one that was brought from elsewhere."""
+    try:
+        return read_manifest(folder).about.title
+    except ModelError:
+        return folder.name
 
 
 def sampling_defaults(folder: Path) -> dict[str, float | int]:

@@ -244,7 +244,7 @@ def load_image_text(
     model.eval()
     processor.sync_dynamic_vision_from_model(model)
     text = model.model.language_model
-    if model.config.dynamic_vision:
+    if active.simulated and model.config.dynamic_vision:
         mrope.repair(text._mobilint_rotary_emb)  # noqa: SLF001 - the vendor offers no other way to it
     seconds = time.perf_counter() - started
     info = model_info(model_id, folder, family, "image", model, active, seconds, text=text)
