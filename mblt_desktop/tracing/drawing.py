@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
+from collections.abc import Iterator
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF
@@ -17,7 +19,7 @@ from mblt_desktop.tracing.geometry import (
     Row,
     TimeScale,
 )
-from runtime.tracing.levels import choose
+from runtime.tracing.levels import Level, choose
 from runtime.tracing.view import CounterView, TraceView, TrackView
 
 _TRACK_OF_NAME = {
@@ -67,6 +69,7 @@ class Canvas:
         self.scale = scale
         self.width = width
         self.theme = current_theme()
+        self._colours: dict[int, QColor] = {}
         self._small = font("small")
         self._metrics = QFontMetrics(self._small)
         painter.setFont(self._small)
@@ -148,24 +151,43 @@ class Canvas:
         shown = level.between(int(self.scale.low), int(self.scale.high) + 1)
         painter = self.painter
         painter.setPen(Qt.PenStyle.NoPen)
-        reached = -1.0
-        for start, end, span in zip(
-            level.start[shown].tolist(), level.end[shown].tolist(), level.span[shown].tolist(), strict=True
-        ):
+        narrow: dict[int, list[QRectF]] = defaultdict(list)
+        for start, end, span in self._one_per_pixel(level, shown):
             rect = self._rect(start, end, line)
-            if rect.right() <= reached:
-                # Hidden under what was drawn for this pixel already.
-                continue
-            reached = rect.right()
-            colour = span_colour(self.view, track, span, self.theme)
+            colour = self._colour(track, span)
             if rect.width() < 4:
-                painter.fillRect(rect, colour)
+                narrow[colour.rgb()].append(rect)
                 continue
             painter.setBrush(colour)
             painter.drawRoundedRect(rect, _RADIUS, _RADIUS)
             if rect.width() >= _TEXT_FROM:
                 self._words(self.view.names[int(track.name[span])], rect, colour)
                 painter.setPen(Qt.PenStyle.NoPen)
+        # Thousands of these may show: one call for all of a colour.
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        for rgb, rects in narrow.items():
+            painter.setBrush(QColor(rgb))
+            painter.drawRects(rects)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+
+    def _colour(self, track: TrackView, span: int) -> QColor:
+        if track.kind == "request":
+            return span_colour(self.view, track, span, self.theme)
+        name = int(track.name[span])
+        colour = self._colours.get(name)
+        if colour is None:
+            colour = self._colours[name] = span_colour(self.view, track, span, self.theme)
+        return colour
+
+    def _one_per_pixel(self, level: Level, shown: slice) -> Iterator[tuple[int, int, int]]:
+        """Start, end and span of what shows: everything wider than a pixel, and one of the others in each."""
+        starts, ends, spans = level.start[shown], level.end[shown], level.span[shown]
+        left = ((starts - self.scale.low) / self.scale.ns_per_pixel).astype("int64")
+        right = ((ends - self.scale.low) / self.scale.ns_per_pixel).astype("int64")
+        kept = right > left
+        kept[:1] = True
+        kept[1:] |= left[1:] != left[:-1]
+        return zip(starts[kept].tolist(), ends[kept].tolist(), spans[kept].tolist(), strict=True)
 
     def _rect(self, start: int, end: int, line: int) -> QRectF:
         left = max(-4.0, self.scale.x(start))
