@@ -16,7 +16,7 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from runtime.errors import TraceError
 
@@ -24,6 +24,8 @@ HOST = "127.0.0.1"
 ONLINE_PORT = 9001
 """The only loopback port that the page at ui.perfetto.dev may read from."""
 ONLINE = "https://ui.perfetto.dev"
+SERVED_NAME = "recording.pftrace"
+"""Whatever the file is called: a name that no page can misread in an address."""
 _BLOCK = 1 << 20
 _POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' blob: data:; "
@@ -69,8 +71,8 @@ class TraceServer:
         self._thread = threading.Thread(target=self._server.serve_forever, name="mblt-perfetto", daemon=True)
         self._thread.start()
         origin = f"http://{HOST}:{self._server.server_port}"
-        source = f"{origin}/{self._token}/{quote(trace.name)}"
-        self.url = f"{origin if ui is not None else ONLINE}/#!/?url={quote(source, safe=':/')}"
+        source = f"{origin}/{self._token}/{SERVED_NAME}"
+        self.url = f"{origin if ui is not None else ONLINE}/#!/?url={source}"
         """What to open in the browser."""
         self.source = source
         """Where the recording itself is."""
@@ -145,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         parts = path.split("/")
         if len(parts) == 3 and secrets.compare_digest(parts[1].encode(), self._token.encode()):
-            return self._trace if parts[2] == self._trace.name else None
+            return self._trace if parts[2] == SERVED_NAME else None
         if self._ui is None:
             return None
         root = self._ui.resolve()
