@@ -41,7 +41,7 @@ COMMANDS = (
     Command("go-settings", "Settings", "Go to", "Ctrl+,", "go_settings"),
     Command("help", "Keyboard shortcuts", "Help", QKeySequence.StandardKey.HelpContents, "show_shortcuts"),
     Command("about", "About MBLT Desktop", "Help", "", "show_about"),
-    Command("quit", "Quit", "Files", QKeySequence.StandardKey.Quit, "close"),
+    Command("quit", "Quit", "Files", "Ctrl+Q", "close"),
 )
 ALSO = (
     ("Chat", "Send the message", "Enter"),

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from PySide6.QtWidgets import QApplication
 
 from mblt_desktop.chat.pane import ChatPane
 from mblt_desktop.context import AppContext
-from mblt_desktop.devices.monitor import DeviceMonitor
-from mblt_desktop.dispatcher import Dispatcher
-from mblt_desktop.paths import Paths
-from mblt_desktop.settings.preferences import Preferences
-from mblt_desktop.store.store import Store
-from mblt_desktop.theme import apply_theme
-from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout
 from runtime.messages import (
     CatalogRow,
@@ -34,24 +26,6 @@ from tests.ui.conftest import ScriptedBridge, ScriptedHost
 
 DEVICE = "Simulated ARIES (CPU)"
 MODEL = "smollm2"
-
-
-class RecordedShell:
-    """Stands where the window does."""
-
-    def __init__(self) -> None:
-        self.errors: list[ErrorInfo] = []
-        self.toasts: list[tuple[str, Callable[[], None] | None]] = []
-        self.panes: list[str] = []
-
-    def show_error(self, error: ErrorInfo) -> None:
-        self.errors.append(error)
-
-    def navigate(self, pane: str) -> None:
-        self.panes.append(pane)
-
-    def toast(self, text: str, undo: Callable[[], None] | None = None) -> None:
-        self.toasts.append((text, undo))
 
 
 def row(
@@ -86,26 +60,6 @@ def finished(request_id: str, reason: StopReason = "end", completion: int = 214)
 @pytest.fixture
 def host(bridge: ScriptedBridge) -> ScriptedHost:
     return bridge.host
-
-
-@pytest.fixture
-def context(
-    qapp: QApplication, paths: Paths, bridge: ScriptedBridge, dispatcher: Dispatcher
-) -> Iterator[AppContext]:
-    context = AppContext(
-        bridge=bridge,
-        dispatcher=dispatcher,
-        store=Store(paths.database),
-        preferences=Preferences(paths.settings_file),
-        theme=apply_theme(qapp, "light"),
-        paths=paths,
-        devices=DeviceMonitor("simulated"),
-        shell=RecordedShell(),
-    )
-    yield context
-    context.preferences.flush()
-    context.devices.close()
-    context.store.close()
 
 
 @pytest.fixture
