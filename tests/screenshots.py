@@ -20,7 +20,6 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from mblt_desktop.app import Application
-from mblt_desktop.panes import exists
 from mblt_desktop.paths import Paths, default_paths
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
@@ -108,10 +107,9 @@ class Photographer:
         for mode in ("light", "dark"):
             self.whole.context.theme.set_mode(mode)
             for pane in PANES:
-                if exists(pane):
-                    self.visit(pane)
-                    self.window.grab().save(str(folder / f"{pane}-{mode}.png"))
-                    sys.stdout.write(f"{folder / pane}-{mode}.png\n")
+                self.visit(pane)
+                self.window.grab().save(str(folder / f"{pane}-{mode}.png"))
+                sys.stdout.write(f"{folder / pane}-{mode}.png\n")
 
 
 def wait_until(found: Callable[[], Any], what: str) -> Any:
