@@ -181,7 +181,12 @@ def attend(queries: Array, keys: Array, values: Array, start: int | None) -> Arr
     groups = len(keys)
     # Every head of a group reads the same keys: one product per group, over its heads and positions.
     grouped = queries.reshape(count, groups, heads // groups, size).transpose(1, 2, 0, 3)
-    scores = np.matmul(grouped.reshape(groups, -1, size) * np.float32(size**-0.5), keys.swapaxes(1, 2))
+    grouped = grouped.reshape(groups, -1, size) * np.float32(size**-0.5)
+    if count == 1:
+        # BLAS would repack the keys to put them second; as the first factor it reads them where they lie.
+        scores = np.ascontiguousarray(np.matmul(keys, grouped.swapaxes(1, 2)).swapaxes(1, 2))
+    else:
+        scores = np.matmul(grouped, keys.swapaxes(1, 2))
     if start is not None and count > 1:
         future = np.triu(np.full((count, count), -np.inf, dtype=np.float32), 1)
         scores.reshape(groups, -1, count, start + count)[..., start:] += future
