@@ -163,9 +163,13 @@ class Host:
         self._lanes = {name: self._lane(name) for name in _SERVICES}
         self._runners = {name: make_runner(lane) for name, lane in self._lanes.items()}
         self._started: set[str] = set()
+        self._stopped = False
 
     def submit(self, command: Command) -> None:
         """Route the command to its lane, starting the lane at its first command; never waits."""
+        if self._stopped:
+            # What the last events lead to comes too late; a lane started now would never be joined.
+            return
         name = LANE_OF[type(command)]
         self._lanes[name].put(command)
         if name not in self._started:
@@ -182,6 +186,7 @@ class Host:
 
     def stop(self, seconds: float = 10.0) -> list[str]:
         """End every lane; returns the names of those still busy after `seconds` each."""
+        self._stopped = True
         for name in self._started:
             self._lanes[name].stop()
         return [name for name in self._started if not self._runners[name].join(seconds)]

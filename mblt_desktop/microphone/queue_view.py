@@ -44,7 +44,7 @@ def fact_words(item: Item) -> str:
         return ""
     parts = [clock(item.duration) if item.duration else ""]
     if item.speed:
-        parts.append(f"{item.speed:.0f}× real time")  # noqa: RUF001 - the multiplication sign is meant
+        parts.append(f"{item.speed:.0f}× real time")
     if item.seconds_left is not None:
         parts.append(f"{clock(item.seconds_left)} left")
     return " · ".join(part for part in parts if part)

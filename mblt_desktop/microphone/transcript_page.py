@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QStackedWidget, QVBoxL
 
 from mblt_desktop.microphone.export import TITLES
 from mblt_desktop.microphone.player import Player
-from mblt_desktop.microphone.transcript_text import TranscriptText, stamp
+from mblt_desktop.microphone.transcript_lines import stamp
+from mblt_desktop.microphone.transcript_text import TranscriptText
 from mblt_desktop.microphone.waveform_view import WaveformView
 from mblt_desktop.store.records import TranscriptRecord
 from mblt_desktop.widgets import Button, Chip, EmptyState, IconButton, Label, Page, SearchField

@@ -1,42 +1,39 @@
-"""The lines of a transcript: a time, then the text. One document, so that a selection can span lines."""
+"""The view of a transcript: one document, so that a selection can span lines, written in slices."""
 
 from __future__ import annotations
 
 import bisect
+import time
+from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import (
     QColor,
     QContextMenuEvent,
-    QFontMetricsF,
     QMouseEvent,
     QPainter,
     QPaintEvent,
-    QTextBlockFormat,
-    QTextCharFormat,
+    QTextBlock,
     QTextCursor,
-    QTextDocument,
     QTextOption,
 )
 from PySide6.QtWidgets import QTextEdit
 
-from mblt_desktop.theme import current_theme, font, theme_manager
+from mblt_desktop.microphone.transcript_lines import (
+    LINE_PADDING,
+    TIME_GAP,
+    LineWriter,
+    Match,
+    find_matches,
+    select,
+)
+from mblt_desktop.theme import current_theme, theme_manager
 from runtime.messages import Segment
 
-_UNSURE = 0.4
-"""Words less likely than this are marked: they were hard to hear."""
-_TIME_GAP = 24
 _MARGIN = 20
-_LINE_PADDING = 6
-
-
-def stamp(seconds: float) -> str:
-    """A time with tenths: 00:08.3, from one hour on 1:00:08.3."""
-    tenths = round(seconds * 10)
-    minutes, rest = divmod(tenths, 600)
-    hours, minutes = divmod(minutes, 60)
-    head = f"{hours}:{minutes:02d}" if hours else f"{minutes:02d}"
-    return f"{head}:{rest // 10:02d}.{rest % 10}"
+_SLICE_SECONDS = 0.006
+"""How long the window may be kept waiting at a time while a long transcript is written."""
+_MOST_MARKS = 200
 
 
 class TranscriptText(QTextEdit):
@@ -60,35 +57,36 @@ class TranscriptText(QTextEdit):
         self.viewport().setMouseTracking(True)
         self._segments: list[Segment] = []
         self._starts: list[float] = []
+        self._writer = LineWriter()
+        self._written = 0
+        """Lines that are in the document; the rest follow slice by slice."""
+        self._wanted = -1
+        """A line to scroll to as soon as it is written."""
         self._current = -1
-        self._found: list[QTextCursor] = []
+        self._found: list[Match] = []
         self._shown_match = -1
+        self._more = QTimer(self)
+        self._more.setSingleShot(True)
+        self._more.setInterval(0)
+        self._more.timeout.connect(self._on_more)
         theme_manager().changed.connect(self._on_theme_changed)
 
     # -- content ---------------------------------------------------------------------------------
 
-    def show_segments(self, segments: tuple[Segment, ...] | list[Segment]) -> None:
+    def show_segments(self, segments: Sequence[Segment]) -> None:
         """Replace everything."""
-        self.clear()
-        self._segments, self._starts = [], []
+        self._segments = list(segments)
+        self._starts = [segment.start for segment in segments]
         self._found, self._shown_match, self._current = [], -1, -1
-        cursor = QTextCursor(self.document())
-        cursor.beginEditBlock()
-        for segment in segments:
-            self._append(cursor, segment)
-        cursor.endEditBlock()
-        self.moveCursor(QTextCursor.MoveOperation.Start)
-        self._draw_marks()
+        self._rewrite()
 
     def add_segment(self, segment: Segment) -> None:
         """Add a line; follows the end when the end was in sight."""
         bar = self.verticalScrollBar()
         at_end = bar.value() >= bar.maximum() - 4
-        cursor = QTextCursor(self.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        cursor.beginEditBlock()
-        self._append(cursor, segment)
-        cursor.endEditBlock()
+        self._segments.append(segment)
+        self._starts.append(segment.start)
+        self._write_slice()
         if at_end:
             bar.setValue(bar.maximum())
 
@@ -96,46 +94,41 @@ class TranscriptText(QTextEdit):
         """All lines without their times."""
         return "\n".join(segment.text for segment in self._segments)
 
-    def _append(self, cursor: QTextCursor, segment: Segment) -> None:
-        if self._segments:
-            cursor.insertBlock(self._line_format())
-        else:
-            cursor.setBlockFormat(self._line_format())
-        self._segments.append(segment)
-        self._starts.append(segment.start)
-        theme = current_theme()
-        time_format, text_format, unsure = QTextCharFormat(), QTextCharFormat(), QTextCharFormat()
-        time_format.setForeground(theme.colour("muted"))
-        time_format.setFont(font("body", tabular=True))
-        text_format.setForeground(theme.colour("text"))
-        unsure.setForeground(theme.colour("text"))
-        unsure.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
-        unsure.setUnderlineColor(theme.colour("warn"))
-        cursor.insertText(stamp(segment.start) + "\t", time_format)
-        if not segment.words:
-            cursor.insertText(segment.text, text_format)
-            return
-        for number, word in enumerate(segment.words):
-            if number:
-                cursor.insertText(" ", text_format)
-            cursor.insertText(word.text, unsure if word.probability < _UNSURE else text_format)
+    @property
+    def is_complete(self) -> bool:
+        """Whether every line is written."""
+        return self._written == len(self._segments)
 
-    def _line_format(self) -> QTextBlockFormat:
-        """The text hangs beside its time, also where it wraps."""
-        indent = QFontMetricsF(font("body", tabular=True)).horizontalAdvance("0:00:00.0") + _TIME_GAP
-        line = QTextBlockFormat()
-        line.setLeftMargin(indent)
-        line.setTextIndent(-indent)
-        line.setTopMargin(_LINE_PADDING + 2)
-        line.setBottomMargin(_LINE_PADDING + 2)
-        line.setTabPositions([QTextOption.Tab(indent, QTextOption.TabType.LeftTab)])
-        return line
+    def _rewrite(self) -> None:
+        self.clear()
+        self._writer = LineWriter()
+        self._written, self._wanted = 0, -1
+        self._write_slice()
+        self.moveCursor(QTextCursor.MoveOperation.Start)
+        self._draw_marks()
+
+    def _write_slice(self) -> None:
+        deadline = time.perf_counter() + _SLICE_SECONDS
+        cursor = QTextCursor(self.document())
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        cursor.beginEditBlock()
+        while not self.is_complete and time.perf_counter() < deadline:
+            self._writer.write(cursor, self._segments[self._written], first=self._written == 0)
+            self._written += 1
+        cursor.endEditBlock()
+        if not self.is_complete:
+            self._more.start()
+
+    @Slot()
+    def _on_more(self) -> None:
+        self._write_slice()
+        if 0 <= self._wanted < self._written:
+            self._scroll_to(self._wanted)
+            self._draw_marks()
 
     @Slot()
     def _on_theme_changed(self) -> None:
-        position = self.verticalScrollBar().value()
-        self.show_segments(list(self._segments))
-        self.verticalScrollBar().setValue(position)
+        self._rewrite()
 
     # -- playback --------------------------------------------------------------------------------
 
@@ -147,27 +140,33 @@ class TranscriptText(QTextEdit):
         if index == self._current:
             return
         self._current = index
-        self._draw_marks()
-        if index >= 0:
-            cursor = QTextCursor(self.document().findBlockByNumber(index))
-            if not self.viewport().rect().contains(self.cursorRect(cursor)):
-                self._scroll_to(cursor)
+        self.viewport().update()
+        if index >= 0 and not self._is_in_sight(index):
+            self._scroll_to(index)
 
-    def _scroll_to(self, cursor: QTextCursor) -> None:
+    def _block(self, row: int) -> QTextBlock:
+        return self.document().findBlockByNumber(row)
+
+    def _is_in_sight(self, row: int) -> bool:
+        if row >= self._written:
+            return False
+        return self.viewport().rect().contains(self.cursorRect(QTextCursor(self._block(row))))
+
+    def _scroll_to(self, row: int) -> None:
+        """Bring a line into the upper third; later, when it is not written yet."""
+        self._wanted = row
+        if row >= self._written:
+            return
+        self._wanted = -1
         bar = self.verticalScrollBar()
-        bar.setValue(bar.value() + self.cursorRect(cursor).top() - self.viewport().height() // 3)
+        top = self.cursorRect(QTextCursor(self._block(row))).top()
+        bar.setValue(bar.value() + top - self.viewport().height() // 3)
 
     # -- finding ---------------------------------------------------------------------------------
 
     def find_all(self, words: str) -> None:
         """Mark every place where `words` occur and show the first."""
-        self._found, self._shown_match = [], -1
-        cursor = QTextCursor(self.document())
-        while words:
-            cursor = self.document().find(words, cursor, QTextDocument.FindFlag(0))
-            if cursor.isNull():
-                break
-            self._found.append(QTextCursor(cursor))
+        self._found, self._shown_match = find_matches(self._segments, words), -1
         self.show_match(1)
 
     def show_match(self, step: int) -> None:
@@ -175,24 +174,30 @@ class TranscriptText(QTextEdit):
         if self._found:
             first = self._shown_match < 0
             self._shown_match = 0 if first else (self._shown_match + step) % len(self._found)
-            self._scroll_to(self._found[self._shown_match])
+            self._scroll_to(self._found[self._shown_match].row)
         self._draw_marks()
         self.matches_changed.emit(self._shown_match + 1, len(self._found))
 
     def _draw_marks(self) -> None:
+        """Mark the shown match and those around it; thousands of marks would make the view slow."""
         theme = current_theme()
+        first = max(0, self._shown_match - _MOST_MARKS // 2)
         marks = []
-        for number, found in enumerate(self._found):
+        for number, match in enumerate(self._found[first : first + _MOST_MARKS], start=first):
+            if match.row >= self._written:
+                break
             shown = number == self._shown_match
-            marks.append(_mark(found, theme.colour("warn" if shown else "warn_soft"), inverted=shown))
+            cursor = QTextCursor(self._block(match.row))
+            select(cursor, self._segments[match.row], match)
+            marks.append(_mark(cursor, theme.colour("warn" if shown else "warn_soft"), inverted=shown))
         self.setExtraSelections(marks)
-        self.viewport().update()
+
+    # -- painting and mouse ----------------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Behind the text, the line that is spoken now."""
-        if self._current >= 0:
-            block = self.document().findBlockByNumber(self._current)
-            box = self.document().documentLayout().blockBoundingRect(block)
+        if 0 <= self._current < self._written:
+            box = self.document().documentLayout().blockBoundingRect(self._block(self._current))
             box.translate(0, -self.verticalScrollBar().value())
             box.setLeft(_MARGIN - 8)
             box.setRight(self.viewport().width() - _MARGIN + 8)
@@ -200,11 +205,9 @@ class TranscriptText(QTextEdit):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(current_theme().colour("accent_soft"))
-            painter.drawRoundedRect(box.adjusted(0, -_LINE_PADDING, 0, _LINE_PADDING), 6, 6)
+            painter.drawRoundedRect(box.adjusted(0, -LINE_PADDING, 0, LINE_PADDING), 6, 6)
             painter.end()
         super().paintEvent(event)
-
-    # -- mouse -----------------------------------------------------------------------------------
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """The times look as if they can be clicked."""
@@ -228,9 +231,9 @@ class TranscriptText(QTextEdit):
 
     def _time_at(self, event: QMouseEvent) -> float | None:
         block = self.cursorForPosition(event.position().toPoint()).block()
-        if not self._segments or block.blockNumber() >= len(self._segments):
+        if block.blockNumber() >= self._written:
             return None
-        limit = _MARGIN + block.blockFormat().leftMargin() - _TIME_GAP / 2
+        limit = _MARGIN + block.blockFormat().leftMargin() - TIME_GAP / 2
         return self._segments[block.blockNumber()].start if event.position().x() < limit else None
 
 

@@ -173,6 +173,6 @@ def context(
     """What a pane is given, on the scripted runtime."""
     store = Store(paths.database)
     preferences = Preferences(paths.settings_file)
-    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell)
+    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell=shell)
     assert store.close()
     preferences.flush()

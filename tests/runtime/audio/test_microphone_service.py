@@ -138,6 +138,15 @@ def test_a_take_holds_everything_that_was_delivered(tmp_path: Path, run: Callabl
     assert levels[0].peak == pytest.approx(0.5)
 
 
+def test_quitting_completes_the_take(tmp_path: Path, run: Callable[[object], Running]) -> None:
+    running = run(ScriptedInputs(ScriptedInput(tone(1.0))))
+    running.lane.put(StartTake("t", str(tmp_path / "t.wav"), None))
+    running.wait(TakeStarted)
+    running.stop()
+    assert any(isinstance(event, TakeFinished) for event in running.events)
+    assert soundfile.info(tmp_path / "t.wav").frames == RATE
+
+
 def test_a_lost_microphone_keeps_what_was_recorded(
     tmp_path: Path, run: Callable[[object], Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 from mblt_desktop.context import AppContext
 from mblt_desktop.microphone.export import suggested_name
 from mblt_desktop.microphone.pane import MicrophonePane
-from mblt_desktop.microphone.transcript_text import TranscriptText, stamp
+from mblt_desktop.microphone.transcript_lines import stamp
+from mblt_desktop.microphone.transcript_text import TranscriptText
 from mblt_desktop.store.records import TranscriptRecord
 from runtime.errors import MicrophoneError
 from runtime.messages import Failed, Segment, Word
@@ -77,6 +78,41 @@ def test_text_of_a_model_is_never_markup(qtbot: QtBot) -> None:
     qtbot.addWidget(text)
     text.show_segments([Segment(0, 1, "<b>bold</b> <img src='http://127.0.0.1/x'>")])
     assert text.toPlainText() == "00:00.0\t<b>bold</b> <img src='http://127.0.0.1/x'>"
+
+
+def test_text_without_spaces_keeps_none(qtbot: QtBot) -> None:
+    text = TranscriptText()
+    qtbot.addWidget(text)
+    words = (Word(0, 1, "안녕", 0.9), Word(1, 2, "하세요", 0.1), Word(2, 3, "세계", 0.9))
+    text.show_segments([Segment(0, 3, "안녕하세요 세계", words)])
+    assert text.toPlainText() == "00:00.0\t안녕하세요 세계"
+
+
+def test_what_is_found_is_what_is_marked(qtbot: QtBot) -> None:
+    """A text document counts an emoji as two."""
+    text = TranscriptText()
+    qtbot.addWidget(text)
+    text.show_segments([Segment(0, 1, "😀 nothing"), Segment(3725, 3726, "😀😀 the Word and WORD")])
+    text.find_all("word")
+    assert [mark.cursor.selectedText() for mark in text.extraSelections()] == ["Word", "WORD"]
+
+
+def test_a_long_transcript_does_not_keep_the_window_waiting(qtbot: QtBot) -> None:
+    text = TranscriptText()
+    qtbot.addWidget(text)
+    text.show()
+    lines = [Segment(3.0 * row, 3.0 * row + 2, f"line number {row}") for row in range(3000)]
+    text.show_segments(lines)
+    assert not text.is_complete
+    text.find_all("number 2999")
+    with qtbot.waitSignal(text.verticalScrollBar().valueChanged):
+        qtbot.waitUntil(lambda: text.is_complete)
+    assert text.document().blockCount() == 3000
+    assert text.document().lastBlock().text() == "2:29:57.0\tline number 2999"
+    qtbot.waitUntil(lambda: bool(text.extraSelections()))
+    assert text.extraSelections()[0].cursor.selectedText() == "number 2999"
+    text.add_segment(Segment(9000, 9001, "and one more"))
+    assert text.document().blockCount() == 3001
 
 
 def test_find_goes_round_and_counts(shown: MicrophonePane, qtbot: QtBot) -> None:
