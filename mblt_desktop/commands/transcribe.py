@@ -165,7 +165,7 @@ def _format(args: argparse.Namespace) -> TranscriptFormat:
 
 
 def _summary(result: Transcribed) -> str:
-    speed = f"{result.duration / result.elapsed:.0f}× real time" if result.elapsed > 0 else ""  # noqa: RUF001
+    speed = f"{result.duration / result.elapsed:.0f}× real time" if result.elapsed > 0 else ""
     language = result.language or "no language"
     return " · ".join(part for part in (clock(result.duration), language, speed, result.engine) if part)
 
