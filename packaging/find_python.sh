@@ -49,9 +49,11 @@ if command -v apt-get >/dev/null 2>&1; then
         exit 1
     fi
     echo "Installing Python ($packages) ..." >&2
-    $as_root apt-get update -qq >&2 || true
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $packages >&2 || true
+    output="$({
+        $as_root apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $packages
+    } 2>&1)" || echo "$output" >&2
     find_usable && exit 0
 fi
 
