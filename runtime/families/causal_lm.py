@@ -16,6 +16,7 @@ from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.faults import device_faults
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import ModelInfo, ModelKind, Turn
+from runtime.simulator.artifact import refuse_simulated
 
 SAMPLING_KEYS = (
     "temperature",
@@ -152,7 +153,7 @@ def load_causal_lm(
     vendor_stack()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    require_weights(folder)
+    require_artifact(folder, active)
     progress("Checking the layout", 0.4)
     kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices))
     progress("Reading the tokenizer", 0.5)
@@ -165,8 +166,12 @@ def load_causal_lm(
     return CausalLm(model, tokenizer, info, eos_ids(model, tokenizer))
 
 
-def require_weights(folder: Path) -> None:
-    """Raise ModelIncompleteError unless the folder has compiled models and host weights."""
+def require_artifact(folder: Path, active: ActiveDevice) -> None:
+    """Raise unless the folder has compiled models and host weights, made for this kind of device.
+
+    ModelIncompleteError names what is missing. A board is never given a simulated file; the simulated device
+    refuses a board's file by itself.
+    """
     for pattern, what in (("*.mxq", "compiled model (.mxq)"), ("*.safetensors", "weights (.safetensors)")):
         if not any(folder.glob(pattern)):
             raise ModelIncompleteError(
@@ -174,6 +179,9 @@ def require_weights(folder: Path) -> None:
                 remedy="Fetch the model again, or choose the folder of a complete download.",
                 unharmed="Other models and your conversations are unharmed.",
             )
+    if not active.simulated:
+        for compiled in folder.glob("*.mxq"):
+            refuse_simulated(compiled)
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -10,6 +10,7 @@ from runtime.errors import (
     DeviceLostError,
     DeviceMemoryError,
     DeviceStalledError,
+    MbltError,
     ModelDamagedError,
 )
 
@@ -26,6 +27,8 @@ def device_faults(what: str) -> Iterator[None]:
     try:
         yield
     except (QbRuntimeError, MobilintBackendAllocError) as error:
+        if isinstance(error.__cause__, MbltError):  # the simulated device knows more than its code word
+            raise error.__cause__ from error
         raise sort_fault(what, str(error)) from error
 
 

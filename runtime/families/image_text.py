@@ -30,7 +30,7 @@ from runtime.families.causal_lm import (
     eos_ids,
     model_info,
     new_slot_cache,
-    require_weights,
+    require_artifact,
 )
 from runtime.families.faults import device_faults
 from runtime.images import MODEL_SIDE, load_for_model
@@ -230,7 +230,7 @@ def load_image_text(
     from transformers import AutoModelForImageTextToText
     from transformers_mblt.models.qwen2_vl.processing_qwen2_vl import MobilintQwen2VLProcessor
 
-    require_weights(folder)
+    require_artifact(folder, active)
     _require_networks(folder)
     progress("Checking the layout", 0.4)
     asked = validate(layout, active.board, active.devices)
