@@ -56,6 +56,16 @@ class DecoderArchitecture:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One inference on its way through the layers."""
+
+    inputs: Sequence[Array]
+    rows: Sequence[Row]
+    kv: KvMemory
+    rope: Rope
+
+
+@dataclass(frozen=True, slots=True)
 class _Layer:
     input_norm: Array
     qkv: Array
@@ -96,10 +106,11 @@ class Decoder:
         set_threads(sum(row.length for row in rows))
         # A copy, because the residual stream is summed in place.
         x = flat(inputs[0]).astype(np.float32, copy=True)
-        rope = self.rope(inputs, rows)
+        step = Step(inputs, rows, kv, self.rope(inputs, rows))
         for number, layer in enumerate(self._layers):
-            x += self._attention(layer, number, x, rope, rows, kv)
+            x += self._attention(layer, number, x, step)
             x += self._mlp(layer, x)
+            self.after_layer(number, x, step)
         last = np.cumsum([row.length for row in rows]) - 1
         logits = linear(self._normalise(x[last], self._norm), self._head)
         return [logits[None, None]]
@@ -110,15 +121,10 @@ class Decoder:
         cos, sin = self._cos[positions, None], self._sin[positions, None]
         return cos, sin, cos, sin
 
-    def _attention(
-        self,
-        layer: _Layer,
-        number: int,
-        x: Array,
-        rope: Rope,
-        rows: Sequence[Row],
-        kv: KvMemory,
-    ) -> Array:
+    def after_layer(self, number: int, x: Array, step: Step) -> None:
+        """For a network that takes or adds something behind a layer: `x` (n, hidden), to change in place."""
+
+    def _attention(self, layer: _Layer, number: int, x: Array, step: Step) -> Array:
         arch = self._arch
         turned = arch.heads + arch.kv_heads
         qkv = linear(self._normalise(x, layer.input_norm), layer.qkv, layer.qkv_bias)
@@ -126,22 +132,27 @@ class Decoder:
         if layer.query_norm is not None and layer.key_norm is not None:
             heads[:, : arch.heads] = self._normalise(heads[:, : arch.heads], layer.query_norm)
             heads[:, arch.heads : turned] = self._normalise(heads[:, arch.heads : turned], layer.key_norm)
-        rotate(heads[:, :turned], *rope)
+        rotate(heads[:, :turned], *step.rope)
         mixed = np.empty((len(x), arch.heads * arch.head_dim), dtype=np.float32)
         offset = 0
-        for row in rows:
+        for row in step.rows:
             span = slice(offset, offset + row.length)
-            keys, values = kv.layer(row.slot, number)
+            keys, values = step.kv.layer(row.slot, number)
             keys[:, row.start : row.end] = heads[span, arch.heads : turned].swapaxes(0, 1)
             values[:, row.start : row.end] = heads[span, turned:].swapaxes(0, 1)
+            first = self._first_seen(number, row)
             mixed[span] = attend(
-                heads[span, : arch.heads], keys[:, : row.end], values[:, : row.end], row.start
+                heads[span, : arch.heads],
+                keys[:, first : row.end],
+                values[:, first : row.end],
+                row.start - first,
+                self._window(number),
             )
             offset += row.length
         return linear(mixed, layer.output, layer.output_bias)
 
-    def _mlp(self, layer: _Layer, x: Array) -> Array:
-        gate_up = linear(self._normalise(x, layer.mlp_norm), layer.gate_up, layer.gate_up_bias)
+    def _mlp(self, layer: Layer, x: Array) -> Array:
+        gate_up = linear(x, layer.gate_up, layer.gate_up_bias)
         gate, up = np.split(gate_up, 2, axis=-1)
         with np.errstate(over="ignore"):  # exp(-x) of a very negative gate is infinite, and the gate then 0
             up *= gate / (1 + np.exp(-gate))
