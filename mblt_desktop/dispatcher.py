@@ -79,6 +79,11 @@ class Dispatcher(QObject):
         """Stop sending the request's events; unknown ids are fine."""
         self._watchers.pop(request_id, None)
 
+    def loaded_model(self, *, speech: bool = False) -> ModelInfo | None:
+        """The model in the chat lane (for text or pictures), or the one in the speech lane."""
+        found = (info for info in self.loaded.values() if (info.kind == "speech") == speech)
+        return next(found, None)
+
     @Slot()
     def deliver(self) -> None:
         """Take everything that waits and route it."""

@@ -22,27 +22,25 @@ from runtime.messages import (
     Generate,
     ImportModel,
     ImportRecording,
+    ListMicrophones,
     ListModels,
     ListRecordings,
     LoadModel,
     LoadSpeech,
+    OutlineAudio,
+    PlayAudio,
     RemoveModel,
     RemoveRecording,
     RenameRecording,
     RestoreRecording,
     StartRecording,
+    StartTake,
+    StopAudio,
     StopRecording,
+    StopTake,
     Transcribe,
     UnloadModel,
     VerifyModel,
-)
-from runtime.microphone_messages import (
-    ListMicrophones,
-    OutlineAudio,
-    PlayAudio,
-    StartTake,
-    StopAudio,
-    StopTake,
 )
 from runtime.outbox import Outbox
 

@@ -37,7 +37,8 @@ class ImageModels(QObject):
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._context = context
-        self.loaded: ModelInfo | None = None
+        known = context.dispatcher.loaded_model()
+        self.loaded: ModelInfo | None = known if known is not None and known.kind == "image" else None
         self.loading: ModelLoading | None = None
         self.rows: tuple[CatalogRow, ...] | None = None
         """The catalogue's image models; None until the catalogue has answered."""

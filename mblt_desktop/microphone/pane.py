@@ -25,8 +25,7 @@ from mblt_desktop.store.records import TranscriptRecord
 from mblt_desktop.widgets import ErrorBanner, Line, Scrolled, Section, SidePanel
 from runtime.audio.subtitles import TranscriptFormat
 from runtime.errors import ErrorInfo
-from runtime.messages import Segment
-from runtime.microphone_messages import TakeFinished
+from runtime.messages import Segment, TakeFinished
 
 SAMPLE = "jfk.flac"
 _PANEL_WIDTH = 304

@@ -8,9 +8,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.context import AppContext
-from runtime.messages import Event, Failed
-from runtime.microphone_messages import (
+from runtime.messages import (
     AudioOutlined,
+    Event,
+    Failed,
     OutlineAudio,
     PlayAudio,
     PlaybackEnded,

@@ -171,9 +171,14 @@ class FileQueue(QObject):
 
     @Slot()
     def _on_models_changed(self) -> None:
-        for item in list(self.items.values()):
-            if item.state == "unsent" and self._models.chosen is not None:
-                self._submit(item)
+        if self._models.chosen is None:
+            return
+        unsent = [item for item in self.items.values() if item.state == "unsent"]
+        # All at once: sending the first one loads the model, which leads here again.
+        for item in unsent:
+            item.state = "waiting"
+        for item in unsent:
+            self._submit(item)
 
     def _on_event(self, event: Event) -> None:
         item = self.items.get(getattr(event, "request_id", ""))

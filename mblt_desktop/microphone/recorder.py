@@ -11,8 +11,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 from mblt_desktop.context import AppContext
 from mblt_desktop.microphone.takes import TakeFolder
 from runtime.errors import ErrorInfo
-from runtime.messages import Event, Failed
-from runtime.microphone_messages import (
+from runtime.messages import (
+    Event,
+    Failed,
     ListMicrophones,
     Microphone,
     MicrophonesListed,

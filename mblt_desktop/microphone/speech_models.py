@@ -45,7 +45,9 @@ class SpeechModels(QObject):
         """Installed speech models."""
         self.available: CatalogRow | None = None
         """One that could be installed."""
-        self.loaded: ModelInfo | None = None
+        # A model may have been loaded before this pane was made.
+        earlier = (info for info in context.dispatcher.loaded.values() if info.kind == "speech")
+        self.loaded: ModelInfo | None = next(earlier, None)
         self.stage = ""
         self.state: State = "unknown"
         dispatcher = context.dispatcher
@@ -99,7 +101,7 @@ class SpeechModels(QObject):
         if not self.rows:
             self.state = "none"
         elif self.state in ("unknown", "none"):
-            self.state = "idle"
+            self.state = "ready" if self.loaded is not None else "idle"
         self.changed.emit()
 
     @Slot(object)

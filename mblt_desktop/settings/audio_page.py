@@ -8,8 +8,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.settings.editors import ComboEditor
 from mblt_desktop.settings.page import SettingsPage
 from mblt_desktop.widgets import Label
-from runtime.messages import Event
-from runtime.microphone_messages import ListMicrophones, MicrophonesListed
+from runtime.messages import Event, ListMicrophones, MicrophonesListed
 
 
 class AudioPage(SettingsPage):

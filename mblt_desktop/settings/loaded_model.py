@@ -10,7 +10,7 @@ from runtime.messages import ModelFailed, ModelInfo, ModelLoaded, ModelLoading, 
 
 
 class LoadedModel(QObject):
-    """Mirrors the runtime's events; made with the pane, so that a page made later misses nothing."""
+    """Mirrors the runtime's events, from what is loaded when it is made."""
 
     changed = Signal()
     """Another model is loaded, or none."""
@@ -19,7 +19,7 @@ class LoadedModel(QObject):
 
     def __init__(self, dispatcher: Dispatcher, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.info: ModelInfo | None = None
+        self.info: ModelInfo | None = dispatcher.loaded_model()
         self.stage = ""
         """What a reload is doing now; empty when there is none."""
         self.failure: ErrorInfo | None = None

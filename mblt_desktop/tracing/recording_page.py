@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.tracing import words
@@ -68,11 +68,12 @@ class RecordingPage(Page):
         self.facts = _Facts(self.device, self.clock, self.private)
         self.header.add_left(self.facts)
         self.private.setToolTip("The text of prompts, answers and transcripts is never recorded.")
-        self.search = SearchField("Find a span")
+        self.search = SpanSearch("Find a span")
         self.search.setMinimumWidth(100)
         self.search.setMaximumWidth(180)
         self.search.textChanged.connect(self._on_search_changed)
-        self.search.returnPressed.connect(self._on_search_next)
+        self.search.next_wanted.connect(self._on_search_next)
+        self.search.previous_wanted.connect(self._on_search_previous)
         self.hits = Label("", "muted", "small", tabular=True)
         self.export_button = Button("Export")
         self.export_button.setProperty("menu", True)
@@ -85,9 +86,6 @@ class RecordingPage(Page):
         self.perfetto.clicked.connect(self.perfetto_clicked)
         for widget in (self.hits, self.search, self.export_button, self.perfetto):
             self.header.add_right(widget)
-        previous = QShortcut(QKeySequence("Shift+Return"), self.search)
-        previous.setContext(Qt.ShortcutContext.WidgetShortcut)
-        previous.activated.connect(self._on_search_previous)
 
     def _build_body(self) -> None:
         self.notes = QFrame()
@@ -242,6 +240,22 @@ class RecordingPage(Page):
         self._place = (self._place + by) % count if self._place >= 0 else (0 if by > 0 else count - 1)
         self.hits.setText(f"{self._place + 1:,} of {count:,}")
         self.timeline.reveal(int(self._hits.track[self._place]), int(self._hits.span[self._place]))
+
+
+class SpanSearch(SearchField):
+    """Enter goes to the next hit, Shift+Enter to the previous one."""
+
+    next_wanted = Signal()
+    previous_wanted = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Qt: everything else edits the text."""
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            super().keyPressEvent(event)
+        elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.previous_wanted.emit()
+        else:
+            self.next_wanted.emit()
 
 
 class _Facts(QWidget):

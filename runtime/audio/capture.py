@@ -12,7 +12,7 @@ import numpy as np
 from runtime.audio import portaudio
 from runtime.audio.pcm import Samples
 from runtime.errors import MicrophoneError, storage_error
-from runtime.microphone_messages import Microphone
+from runtime.messages import Microphone
 
 
 def no_microphone() -> MicrophoneError:

@@ -11,8 +11,9 @@ from runtime.audio.capture import Input, Inputs, PortAudioInputs, Take, no_micro
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo, MbltError, MicrophoneError, to_info
 from runtime.lane import CancelMarks, Post
-from runtime.messages import Command, Failed
-from runtime.microphone_messages import (
+from runtime.messages import (
+    Command,
+    Failed,
     ListMicrophones,
     Microphone,
     MicrophonesListed,

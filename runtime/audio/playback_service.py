@@ -15,9 +15,10 @@ from runtime.audio.waveform import FileOutline
 from runtime.config import RuntimeConfig
 from runtime.errors import AudioError, MbltError, MicrophoneError
 from runtime.lane import CancelMarks, Post
-from runtime.messages import Command, Failed
-from runtime.microphone_messages import (
+from runtime.messages import (
     AudioOutlined,
+    Command,
+    Failed,
     OutlineAudio,
     PlayAudio,
     PlaybackEnded,

@@ -7,7 +7,7 @@ from pathlib import Path
 from runtime.config import RuntimeConfig
 from runtime.host import Host
 from runtime.lane import Lane
-from runtime.microphone_messages import ListMicrophones, StopAudio
+from runtime.messages import ListMicrophones, StopAudio
 
 
 class Runner:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from mblt_desktop.dispatcher import Dispatcher, merge_deltas
 from runtime.errors import ErrorInfo
-from runtime.messages import Failed, ModelLoading, Queued, TextDelta
+from runtime.messages import (
+    Failed,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoading,
+    ModelUnloaded,
+    Queued,
+    TextDelta,
+)
 from tests.ui.conftest import ScriptedBridge
 
 
@@ -45,3 +54,16 @@ def test_a_failing_watcher_does_not_swallow_the_events_of_others(qtbot, bridge, 
 def test_only_neighbouring_deltas_of_one_request_are_joined():
     events = [TextDelta("a", "1"), TextDelta("a", "2"), TextDelta("b", "x"), TextDelta("a", "3")]
     assert merge_deltas(events) == [TextDelta("a", "12"), TextDelta("b", "x"), TextDelta("a", "3")]
+
+
+def test_what_is_loaded_is_known_to_panes_made_later(qtbot, bridge, dispatcher):
+    def info(model_id: str, kind: str) -> ModelInfo:
+        return ModelInfo(model_id, model_id, kind, "", "", "", True, None, 1, 1)
+
+    bridge.host.post(ModelLoaded(info("a", "image")), ModelLoaded(info("w", "speech")))
+    qtbot.waitUntil(lambda: len(dispatcher.loaded) == 2)
+    assert dispatcher.loaded_model().model_id == "a"
+    assert dispatcher.loaded_model(speech=True).model_id == "w"
+    bridge.host.post(ModelUnloaded("a"), ModelFailed("w", ErrorInfo("x", "Lost.")))
+    qtbot.waitUntil(lambda: dispatcher.loaded == {})
+    assert dispatcher.loaded_model() is None

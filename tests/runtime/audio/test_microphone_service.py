@@ -21,8 +21,9 @@ from runtime.audio.microphone_service import MicrophoneService
 from runtime.config import RuntimeConfig
 from runtime.errors import MicrophoneError
 from runtime.lane import CancelMarks, Lane
-from runtime.messages import Event, Failed
-from runtime.microphone_messages import (
+from runtime.messages import (
+    Event,
+    Failed,
     ListMicrophones,
     Microphone,
     MicrophonesListed,

@@ -13,9 +13,10 @@ from runtime.audio.playback_service import PlaybackService
 from runtime.config import RuntimeConfig
 from runtime.errors import MicrophoneError
 from runtime.lane import CancelMarks, Lane
-from runtime.messages import Event, Failed
-from runtime.microphone_messages import (
+from runtime.messages import (
     AudioOutlined,
+    Event,
+    Failed,
     OutlineAudio,
     PlayAudio,
     PlaybackEnded,

@@ -29,7 +29,7 @@ from runtime.audio.microphone_service import MicrophoneService
 from runtime.audio.playback_service import PlaybackService
 from runtime.config import RuntimeConfig
 from runtime.lane import CancelMarks, Lane
-from runtime.microphone_messages import *
+from runtime.messages import *
 
 what, source, target = sys.argv[1:4]
 events, config = [], RuntimeConfig(Path("/nowhere"))

@@ -10,8 +10,7 @@ from pytestqt.qtbot import QtBot
 from mblt_desktop.context import AppContext
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.microphone.pane import MicrophonePane
-from runtime.messages import CatalogRow, Event, ModelInfo, ModelsListed
-from runtime.microphone_messages import Microphone, MicrophonesListed
+from runtime.messages import CatalogRow, Event, Microphone, MicrophonesListed, ModelInfo, ModelsListed
 from tests.ui.conftest import ScriptedBridge
 
 TINY = CatalogRow(

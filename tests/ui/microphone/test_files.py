@@ -18,6 +18,7 @@ from runtime.errors import AudioError, ModelDamagedError
 from runtime.messages import (
     Cancelled,
     Failed,
+    ListMicrophones,
     LoadSpeech,
     ModelFailed,
     ModelLoaded,
@@ -30,7 +31,6 @@ from runtime.messages import (
     TranscribeProgress,
     Word,
 )
-from runtime.microphone_messages import ListMicrophones
 from tests.ui.conftest import RecordingShell, ScriptedBridge
 from tests.ui.microphone.conftest import TINY, TINY_LOADED, Post
 
@@ -176,7 +176,8 @@ def test_files_wait_for_a_model_to_be_installed(
 ) -> None:
     pane.activated()
     post(ModelsListed(()))
-    pane.open_files([Path("/a/talk.wav")])
+    names = ["/a/talk.wav", "/a/more.wav", "/a/last.wav"]
+    pane.open_files([Path(name) for name in names])
     item = next(iter(pane.queue.items.values()))
     assert fact_words(item) == "Waits for a speech model."
     assert bridge.host.sent(Transcribe) == []
@@ -184,7 +185,10 @@ def test_files_wait_for_a_model_to_be_installed(
     pane.record_panel.engine.activated.emit(1)
     assert shell.panes == ["models"]
     post(ModelsListed((TINY,)))
-    assert len(bridge.host.sent(Transcribe)) == 1
+    assert [command.source for command in bridge.host.sent(Transcribe)] == names
+    assert len(bridge.host.sent(LoadSpeech)) == 1
+    kinds = [type(command) for command in bridge.host.commands]
+    assert kinds.index(LoadSpeech) < kinds.index(Transcribe)
 
 
 def test_a_damaged_model_is_told_and_can_be_tried_again(

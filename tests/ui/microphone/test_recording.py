@@ -11,8 +11,8 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.microphone.pane import MicrophonePane
 from mblt_desktop.microphone.takes import TakeFolder, title_of
 from runtime.errors import MicrophoneError
-from runtime.messages import Failed, Transcribe
-from runtime.microphone_messages import (
+from runtime.messages import (
+    Failed,
     ListMicrophones,
     MicrophonesListed,
     StartTake,
@@ -20,6 +20,7 @@ from runtime.microphone_messages import (
     TakeFinished,
     TakeLevel,
     TakeStarted,
+    Transcribe,
 )
 from tests.ui.conftest import RecordingShell, ScriptedBridge
 from tests.ui.microphone.conftest import BUILT_IN, HEADSET, Post

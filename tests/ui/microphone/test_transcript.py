@@ -17,14 +17,16 @@ from mblt_desktop.microphone.transcript_lines import stamp
 from mblt_desktop.microphone.transcript_text import TranscriptText
 from mblt_desktop.store.records import TranscriptRecord
 from runtime.errors import MicrophoneError
-from runtime.messages import Failed, Segment, Word
-from runtime.microphone_messages import (
+from runtime.messages import (
     AudioOutlined,
+    Failed,
     OutlineAudio,
     PlayAudio,
     PlaybackEnded,
     PlaybackMoved,
+    Segment,
     StopAudio,
+    Word,
 )
 from tests.ui.conftest import RecordingShell, ScriptedBridge
 from tests.ui.microphone.conftest import Post

@@ -22,8 +22,17 @@ from mblt_desktop.settings.storage_page import StoragePage
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo
 from runtime.layout import LayoutRequest
-from runtime.messages import LoadModel, ModelFailed, ModelInfo, ModelLoaded, ModelLoading, ModelUnloaded
-from runtime.microphone_messages import ListMicrophones, Microphone, MicrophonesListed
+from runtime.messages import (
+    ListMicrophones,
+    LoadModel,
+    Microphone,
+    MicrophonesListed,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoading,
+    ModelUnloaded,
+)
 from runtime.settings import SETTINGS
 from tests.ui.conftest import ScriptedBridge
 from tests.ui.settings.conftest import Remembered

@@ -1,4 +1,4 @@
-"""Commands and events of the microphone and playback lanes; part of `runtime.messages`."""
+"""Commands and events of the microphone and playback lanes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,221 @@
+"""What crosses the thread boundary: commands in, events out. Frozen, picklable, no Qt, no torch.
+
+Ids are strings made by whoever starts the work. Times ending in `_ns` are `time.perf_counter_ns()`, which
+on Linux is the clock of the NPU runtime's own trace. One module per lane; this one joins them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from runtime.messages.chat import (
+    Finished,
+    ForgetConversation,
+    Generate,
+    ImagePart,
+    Part,
+    PrefillProgress,
+    Queued,
+    Role,
+    StopReason,
+    TextDelta,
+    TextPart,
+    Timings,
+    Turn,
+    Usage,
+)
+from runtime.messages.common import Cancelled, Exported, Failed, LaneFaulted
+from runtime.messages.library import (
+    CatalogRow,
+    FetchModel,
+    ImportModel,
+    JobFinished,
+    JobProgress,
+    ListModels,
+    ModelsListed,
+    RemoveModel,
+    VerifyModel,
+)
+from runtime.messages.microphone import (
+    AudioOutlined,
+    ListMicrophones,
+    Microphone,
+    MicrophonesListed,
+    OutlineAudio,
+    PlayAudio,
+    PlaybackEnded,
+    PlaybackMoved,
+    StartTake,
+    StopAudio,
+    StopTake,
+    TakeFinished,
+    TakeLevel,
+    TakeStarted,
+)
+from runtime.messages.models import (
+    LoadModel,
+    LoadSpeech,
+    ModelFailed,
+    ModelInfo,
+    ModelKind,
+    ModelLoaded,
+    ModelLoading,
+    ModelUnloaded,
+    UnloadModel,
+)
+from runtime.messages.speech import Segment, SegmentReady, Transcribe, Transcribed, TranscribeProgress, Word
+from runtime.messages.tracing import (
+    AnalyseRecording,
+    ExportRecording,
+    ImportRecording,
+    ListRecordings,
+    RecordingAnalysed,
+    RecordingFailed,
+    RecordingFinished,
+    RecordingInfo,
+    RecordingsListed,
+    RecordingStarted,
+    RemoveRecording,
+    RenameRecording,
+    RestoreRecording,
+    StartRecording,
+    StopRecording,
+)
+
+Command: TypeAlias = (
+    LoadModel
+    | UnloadModel
+    | Generate
+    | ForgetConversation
+    | LoadSpeech
+    | Transcribe
+    | StartRecording
+    | StopRecording
+    | ExportRecording
+    | AnalyseRecording
+    | ListRecordings
+    | ImportRecording
+    | RenameRecording
+    | RemoveRecording
+    | RestoreRecording
+    | ListModels
+    | FetchModel
+    | ImportModel
+    | VerifyModel
+    | RemoveModel
+    | ListMicrophones
+    | StartTake
+    | StopTake
+    | OutlineAudio
+    | PlayAudio
+    | StopAudio
+)
+
+Event: TypeAlias = (
+    ModelLoading
+    | ModelLoaded
+    | ModelUnloaded
+    | ModelFailed
+    | Queued
+    | PrefillProgress
+    | TextDelta
+    | Finished
+    | Failed
+    | Cancelled
+    | SegmentReady
+    | TranscribeProgress
+    | Transcribed
+    | RecordingStarted
+    | RecordingFinished
+    | RecordingFailed
+    | Exported
+    | RecordingsListed
+    | RecordingAnalysed
+    | ModelsListed
+    | JobProgress
+    | JobFinished
+    | LaneFaulted
+    | MicrophonesListed
+    | TakeStarted
+    | TakeLevel
+    | TakeFinished
+    | AudioOutlined
+    | PlaybackMoved
+    | PlaybackEnded
+)
+
+__all__ = [
+    "AnalyseRecording",
+    "AudioOutlined",
+    "Cancelled",
+    "CatalogRow",
+    "Command",
+    "Event",
+    "ExportRecording",
+    "Exported",
+    "Failed",
+    "FetchModel",
+    "Finished",
+    "ForgetConversation",
+    "Generate",
+    "ImagePart",
+    "ImportModel",
+    "ImportRecording",
+    "JobFinished",
+    "JobProgress",
+    "LaneFaulted",
+    "ListMicrophones",
+    "ListModels",
+    "ListRecordings",
+    "LoadModel",
+    "LoadSpeech",
+    "Microphone",
+    "MicrophonesListed",
+    "ModelFailed",
+    "ModelInfo",
+    "ModelKind",
+    "ModelLoaded",
+    "ModelLoading",
+    "ModelUnloaded",
+    "ModelsListed",
+    "OutlineAudio",
+    "Part",
+    "PlayAudio",
+    "PlaybackEnded",
+    "PlaybackMoved",
+    "PrefillProgress",
+    "Queued",
+    "RecordingAnalysed",
+    "RecordingFailed",
+    "RecordingFinished",
+    "RecordingInfo",
+    "RecordingStarted",
+    "RecordingsListed",
+    "RemoveModel",
+    "RemoveRecording",
+    "RenameRecording",
+    "RestoreRecording",
+    "Role",
+    "Segment",
+    "SegmentReady",
+    "StartRecording",
+    "StartTake",
+    "StopAudio",
+    "StopReason",
+    "StopRecording",
+    "StopTake",
+    "TakeFinished",
+    "TakeLevel",
+    "TakeStarted",
+    "TextDelta",
+    "TextPart",
+    "Timings",
+    "Transcribe",
+    "TranscribeProgress",
+    "Transcribed",
+    "Turn",
+    "UnloadModel",
+    "Usage",
+    "VerifyModel",
+    "Word",
+]

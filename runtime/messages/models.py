@@ -1,0 +1,96 @@
+"""Loading and unloading models: chat and image models in the chat lane, speech models in the speech lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from runtime.errors import ErrorInfo
+from runtime.layout import EffectiveLayout, LayoutRequest
+
+ModelKind = Literal["chat", "image", "speech"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A loaded model, as the UI may show it."""
+
+    model_id: str
+    title: str
+    kind: ModelKind
+    family: str
+    folder: str
+    device: str
+    """The device in words, e.g. "Simulated ARIES (CPU)"."""
+    simulated: bool
+    layout: EffectiveLayout | None
+    """None for an engine that runs on the host CPU."""
+    context_length: int
+    prefill_chunk: int
+    sampling_defaults: dict[str, float | int] = field(default_factory=dict)
+    """Sampling values the model's own generation_config.json sets, by name, e.g. "temperature"."""
+    load_seconds: float = 0.0
+    languages: tuple[str, ...] = ()
+    """ISO codes of what a speech model understands."""
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    """Load the artifact in `folder`; the former model of the same lane is unloaded first."""
+
+    model_id: str
+    folder: str
+    layout: LayoutRequest
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadModel:
+    """Give the model's device memory back."""
+
+    model_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSpeech:
+    """Load a speech model: a CTranslate2 folder, or an NPU artifact (then `layout` counts)."""
+
+    model_id: str
+    folder: str
+    layout: LayoutRequest
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoading:
+    """Progress of a load; `fraction` in 0..1 or None while it cannot be told."""
+
+    model_id: str
+    stage: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    """The model is ready."""
+
+    info: ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    """The model is gone from the device."""
+
+    model_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """The model could not be loaded, or was lost."""
+
+    model_id: str
+    error: ErrorInfo
