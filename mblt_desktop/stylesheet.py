@@ -129,6 +129,7 @@ QScrollBar:vertical { background: transparent; width: 10px; margin: 2px; }
 QScrollBar:horizontal { background: transparent; height: 10px; margin: 2px; }
 QScrollBar::handle { background: $border; border-radius: 3px; min-height: 28px; min-width: 28px; }
 QScrollBar::handle:hover { background: $faint; }
+QScrollBar[empty="true"]::handle { background: transparent; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 QSplitter::handle { background: $border; }

@@ -66,7 +66,9 @@ class ChatPane(QWidget):
         column.setSpacing(0)
         column.addWidget(self._body, 1)
         foot = QHBoxLayout()
-        foot.setContentsMargins(24, 0, 24, 20)
+        # In line with the transcript, whose scroll bar stands at the right.
+        bar = self.transcript.verticalScrollBar().sizeHint().width()
+        foot.setContentsMargins(24, 0, 24 + bar, 20)
         foot.addStretch(1)
         self.composer.setMaximumWidth(760)
         foot.addWidget(self.composer, 100)

@@ -31,7 +31,7 @@ from mblt_desktop.chat.highlight import CodeHighlighter
 from mblt_desktop.chat.view import SCHEME, Branch, Canvas, MessageView
 from mblt_desktop.store.records import Message
 from mblt_desktop.theme import theme_manager
-from mblt_desktop.widgets import Button
+from mblt_desktop.widgets import Button, restyle
 from runtime.tracing.recorder import RECORDER
 
 GATE_MS = 30
@@ -306,7 +306,10 @@ class Transcript(QTextBrowser):
             self._write_earlier()
 
     @Slot(int, int)
-    def _on_range_changed(self, _minimum: int, _maximum: int) -> None:
+    def _on_range_changed(self, _minimum: int, maximum: int) -> None:
+        bar = self.verticalScrollBar()
+        if bar.property("empty") != (maximum == 0):
+            restyle(bar, empty=maximum == 0)
         self._latest.setVisible(not self.at_bottom)
         self._place_latest()
 
