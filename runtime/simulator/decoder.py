@@ -66,7 +66,9 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class Layer:
+    """The weights of one layer."""
+
     input_norm: Array
     qkv: Array
     qkv_bias: Array | None
@@ -108,11 +110,10 @@ class Decoder:
         x = flat(inputs[0]).astype(np.float32, copy=True)
         step = Step(inputs, rows, kv, self.rope(inputs, rows))
         for number, layer in enumerate(self._layers):
-            x += self._attention(layer, number, x, step)
-            x += self._mlp(layer, x)
+            self.block(layer, number, x, step)
             self.after_layer(number, x, step)
         last = np.cumsum([row.length for row in rows]) - 1
-        logits = linear(self._normalise(x[last], self._norm), self._head)
+        logits = linear(self.normalise(x[last], self._norm), self._head)
         return [logits[None, None]]
 
     def rope(self, _inputs: Sequence[Array], rows: Sequence[Row]) -> Rope:
@@ -121,44 +122,61 @@ class Decoder:
         cos, sin = self._cos[positions, None], self._sin[positions, None]
         return cos, sin, cos, sin
 
+    def block(self, layer: Layer, number: int, x: Array, step: Step) -> None:
+        """Add what one layer finds to the residual stream `x` (n, hidden), in place."""
+        x += self.attention(layer, number, self.normalise(x, layer.input_norm), step)
+        x += self.mlp(layer, self.normalise(x, layer.mlp_norm))
+
     def after_layer(self, number: int, x: Array, step: Step) -> None:
         """For a network that takes or adds something behind a layer: `x` (n, hidden), to change in place."""
 
-    def _attention(self, layer: _Layer, number: int, x: Array, step: Step) -> Array:
+    def turns(self, _number: int) -> bool:
+        """Whether a layer turns its queries and keys to their positions."""
+        return True
+
+    def window(self, _number: int) -> int | None:
+        """How many positions back, its own included, a layer sees; None for all."""
+        return None
+
+    def attention(self, layer: Layer, number: int, x: Array, step: Step) -> Array:
+        """What a layer's attention makes of its normalised input."""
         arch = self._arch
         turned = arch.heads + arch.kv_heads
-        qkv = linear(self._normalise(x, layer.input_norm), layer.qkv, layer.qkv_bias)
+        qkv = linear(x, layer.qkv, layer.qkv_bias)
         heads = qkv.reshape(len(x), turned + arch.kv_heads, arch.head_dim)
         if layer.query_norm is not None and layer.key_norm is not None:
-            heads[:, : arch.heads] = self._normalise(heads[:, : arch.heads], layer.query_norm)
-            heads[:, arch.heads : turned] = self._normalise(heads[:, arch.heads : turned], layer.key_norm)
-        rotate(heads[:, :turned], *step.rope)
+            heads[:, : arch.heads] = self.normalise(heads[:, : arch.heads], layer.query_norm)
+            heads[:, arch.heads : turned] = self.normalise(heads[:, arch.heads : turned], layer.key_norm)
+        if self.turns(number):
+            rotate(heads[:, :turned], *step.rope)
         mixed = np.empty((len(x), arch.heads * arch.head_dim), dtype=np.float32)
-        offset = 0
+        window, offset = self.window(number), 0
         for row in step.rows:
             span = slice(offset, offset + row.length)
             keys, values = step.kv.layer(row.slot, number)
             keys[:, row.start : row.end] = heads[span, arch.heads : turned].swapaxes(0, 1)
             values[:, row.start : row.end] = heads[span, turned:].swapaxes(0, 1)
-            first = self._first_seen(number, row)
+            first = 0 if window is None else max(0, row.start + 1 - window)
             mixed[span] = attend(
                 heads[span, : arch.heads],
                 keys[:, first : row.end],
                 values[:, first : row.end],
                 row.start - first,
-                self._window(number),
+                window,
             )
             offset += row.length
         return linear(mixed, layer.output, layer.output_bias)
 
-    def _mlp(self, layer: Layer, x: Array) -> Array:
+    def mlp(self, layer: Layer, x: Array) -> Array:
+        """What a layer's gated MLP makes of its normalised input."""
         gate_up = linear(x, layer.gate_up, layer.gate_up_bias)
         gate, up = np.split(gate_up, 2, axis=-1)
         with np.errstate(over="ignore"):  # exp(-x) of a very negative gate is infinite, and the gate then 0
             up *= gate / (1 + np.exp(-gate))
         return linear(up, layer.down, layer.down_bias)
 
-    def _normalise(self, x: Array, weight: Array) -> Array:
+    def normalise(self, x: Array, weight: Array) -> Array:
+        """Root mean square of one along the last axis, times `weight`."""
         mean_square = np.einsum("...i,...i->...", x, x)[..., None] / np.float32(x.shape[-1])
         scaled: Array = x * (1 / np.sqrt(mean_square + np.float32(self._arch.norm_epsilon)))
         scaled *= weight
@@ -183,10 +201,11 @@ def rotate(heads: Array, cos: Array, sin: Array, cos_second: Array, sin_second: 
     first[...] = turned
 
 
-def attend(queries: Array, keys: Array, values: Array, start: int | None) -> Array:
+def attend(queries: Array, keys: Array, values: Array, start: int | None, window: int | None = None) -> Array:
     """Queries (n, heads, size) over keys and values (KV heads, positions, size): (n, heads · size).
 
-    Causal when the queries stand at the last n positions, from `start` on; None lets each see everything.
+    Causal when the queries stand at the last n positions, from `start` on; None lets each see everything. A
+    `window` lets each see so many positions only, its own being the last.
     """
     count, heads, size = queries.shape
     groups = len(keys)
@@ -200,7 +219,12 @@ def attend(queries: Array, keys: Array, values: Array, start: int | None) -> Arr
         scores = np.matmul(grouped, keys.swapaxes(1, 2))
     if start is not None and count > 1:
         future = np.triu(np.full((count, count), -np.inf, dtype=np.float32), 1)
-        scores.reshape(groups, -1, count, start + count)[..., start:] += future
+        by_query = scores.reshape(groups, -1, count, start + count)
+        by_query[..., start:] += future
+        if window is not None and start + count > window:
+            # The first query sees from 0 on at the earliest; each later one loses a position.
+            past = np.tril(np.full((count, start + count), -np.inf, dtype=np.float32), start - window)
+            by_query += past
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
@@ -209,11 +233,11 @@ def attend(queries: Array, keys: Array, values: Array, start: int | None) -> Arr
     return joined
 
 
-def _take_layer(weights: Weights, arch: DecoderArchitecture, number: int) -> _Layer:
+def _take_layer(weights: Weights, arch: DecoderArchitecture, number: int) -> Layer:
     hidden, size = arch.hidden, arch.head_dim
     fused = (arch.heads + 2 * arch.kv_heads) * size
     prefix = f"layers.{number}."
-    return _Layer(
+    return Layer(
         input_norm=weights.take(prefix + "input_norm", hidden),
         qkv=weights.take(prefix + "qkv", hidden, fused),
         qkv_bias=weights.take_optional(prefix + "qkv_bias", fused),
