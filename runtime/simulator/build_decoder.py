@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,13 @@ def write_decoder(
     *,
     role: str = "decoder",
     embedding: str = "embed_tokens.weight",
+    prefix: str = "model.",
+    host_tensors: Mapping[str, torch.Tensor] | None = None,
 ) -> Header:
     """Write a decoder's weights and the host's embedding, which the vendor's classes look up as `embedding`.
 
-    `config` is the text model's. Returns the header of its `.mxq`.
+    `config` is the text model's, `prefix` what its tensors' names begin with in the checkpoint, and
+    `host_tensors` what else the vendor's classes load. Returns the header of its `.mxq`.
     """
     options = target.options
     context = options.context(config.max_position_embeddings)
@@ -51,8 +54,11 @@ def write_decoder(
     # The text half of an image model has no such field: there a checkpoint without a head is a tied one.
     tied = getattr(config, "tie_word_embeddings", True) and not checkpoint.has("lm_head.weight")
     target.progress("Reading the embedding", 0.0)
-    host = target.write_host_weights({embedding: checkpoint.tensor("model.embed_tokens.weight")})
-    weights = target.write_weights("simulated", _tensors(checkpoint, config, frequencies, tied, target))
+    host = target.write_host_weights(
+        {embedding: checkpoint.tensor(f"{prefix}embed_tokens.weight"), **(host_tensors or {})}
+    )
+    tensors = _tensors(checkpoint, config, frequencies, tied, target, prefix)
+    weights = target.write_weights("simulated", tensors)
     return Header(
         role=role,
         architecture=asdict(_architecture(config, scale)),
@@ -88,15 +94,20 @@ def _architecture(config: Any, scale: float) -> DecoderArchitecture:
 
 
 def _tensors(
-    checkpoint: Checkpoint, config: Any, frequencies: torch.Tensor, tied: bool, target: Target
+    checkpoint: Checkpoint,
+    config: Any,
+    frequencies: torch.Tensor,
+    tied: bool,
+    target: Target,
+    prefix: str,
 ) -> Iterator[tuple[str, torch.Tensor]]:
     yield "rope.inverse_frequencies", frequencies
-    yield "norm", checkpoint.tensor("model.norm.weight")
+    yield "norm", checkpoint.tensor(f"{prefix}norm.weight")
     if not tied:
         yield "lm_head", checkpoint.tensor("lm_head.weight").T
     for number in range(config.num_hidden_layers):
         target.progress("Packing the layers", number / config.num_hidden_layers)
-        ours, theirs = f"layers.{number}.", f"model.layers.{number}."
+        ours, theirs = f"layers.{number}.", f"{prefix}layers.{number}."
         attention, mlp = theirs + "self_attn.", theirs + "mlp."
         yield ours + "input_norm", checkpoint.tensor(theirs + "input_layernorm.weight")
         yield ours + "mlp_norm", checkpoint.tensor(theirs + "post_attention_layernorm.weight")
