@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
@@ -17,6 +18,15 @@ from mblt_desktop.widgets import Label, PrimaryButton, SearchField, SidePanel
 
 SEARCH_DELAY_MS = 150
 _ID = Qt.ItemDataRole.UserRole
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the list: a conversation, or a heading without an id."""
+
+    text: str
+    conversation_id: str | None = None
+    pinned: bool = False
 
 
 class HistoryList(QListWidget):
@@ -42,20 +52,16 @@ class HistoryList(QListWidget):
         item = self.currentItem()
         return None if item is None else str(item.data(_ID))
 
-    def add_heading(self, text: str) -> None:
-        """A line that names a group."""
-        item = QListWidgetItem(text)
-        item.setFlags(Qt.ItemFlag.NoItemFlags)
-        item.setFont(font("small", bold=True))
-        self.addItem(item)
-
-    def add_conversation(self, conversation: Conversation, snippet: str = "") -> None:
-        """A line for a conversation, with what was found in it."""
-        text = conversation.title if not snippet else f"{conversation.title}\n{snippet}"
-        item = QListWidgetItem(text)
-        item.setData(_ID, conversation.id)
-        item.setToolTip(conversation.title)
-        if conversation.pinned:
+    def add(self, line: Line) -> None:
+        """Append a heading or a conversation."""
+        item = QListWidgetItem(line.text)
+        if line.conversation_id is None:
+            item.setFlags(Qt.ItemFlag.NoItemFlags)
+            item.setFont(font("small", bold=True))
+        else:
+            item.setData(_ID, line.conversation_id)
+            item.setToolTip(line.text)
+        if line.pinned:
             item.setIcon(icon("pin", "muted"))
         self.addItem(item)
 
@@ -107,6 +113,7 @@ class HistoryPanel(SidePanel):
         self._store = context.store.conversations
         self._current: str | None = None
         self._found: dict[str, str] | None = None
+        self._written: list[Line] = []
         self.search = SearchField("Search chats")
         self.new = PrimaryButton("New")
         self.new.setAccessibleName("New chat")
@@ -129,7 +136,7 @@ class HistoryPanel(SidePanel):
         self.search.textChanged.connect(self._on_search_changed)
         self.list.currentItemChanged.connect(self._on_current_changed)
         self._store.changed.connect(self.refresh)
-        theme_manager().changed.connect(self.refresh)
+        theme_manager().changed.connect(self._redraw)
         self.refresh()
 
     def set_current(self, conversation_id: str | None) -> None:
@@ -141,30 +148,44 @@ class HistoryPanel(SidePanel):
 
     @Slot()
     def refresh(self) -> None:
-        """Write the list anew."""
-        top = self.list.verticalScrollBar().value()
+        """Write the list anew, if it would look different."""
+        lines = self._lines()
+        if lines != self._written:
+            self._write(lines)
         self.list.blockSignals(True)
-        self.list.clear()
-        shown = self._store.list()
-        if self._found is not None:
-            shown = [row for row in shown if row.id in self._found]
-            for row in shown:
-                self.list.add_conversation(row, self._found[row.id])
-        else:
-            self._add_groups(shown)
         self.list.select(self._current)
         self.list.blockSignals(False)
-        self.list.verticalScrollBar().setValue(top)
-        self._say_nothing(bool(shown))
+        self._say_nothing(bool(lines))
 
-    def _add_groups(self, rows: list[Conversation]) -> None:
+    def _lines(self) -> list[Line]:
+        rows = self._store.list()
+        if self._found is not None:
+            return [Line(_text(row, self._found[row.id]), row.id) for row in rows if row.id in self._found]
+        lines: list[Line] = []
         today, heading = date.today(), ""
         for row in rows:
             group = "Pinned" if row.pinned else group_name(date.fromtimestamp(row.updated_at), today)
             if group != heading:
                 heading = group
-                self.list.add_heading(group)
-            self.list.add_conversation(row)
+                lines.append(Line(group))
+            lines.append(Line(row.title, row.id, row.pinned))
+        return lines
+
+    def _write(self, lines: list[Line]) -> None:
+        self._written = lines
+        top = self.list.verticalScrollBar().value()
+        self.list.blockSignals(True)
+        self.list.clear()
+        for line in lines:
+            self.list.add(line)
+        self.list.blockSignals(False)
+        self.list.verticalScrollBar().setValue(top)
+
+    @Slot()
+    def _redraw(self) -> None:
+        """The colours changed: the pins are drawn in the new ones."""
+        self._write(self._written)
+        self.set_current(self._current)
 
     def _say_nothing(self, shown: bool) -> None:
         text = (
@@ -204,3 +225,7 @@ class HistoryPanel(SidePanel):
         if current is not None and current != self._current:
             self._current = current
             self.opened.emit(current)
+
+
+def _text(row: Conversation, snippet: str) -> str:
+    return f"{row.title}\n{snippet}" if snippet else row.title

@@ -204,6 +204,8 @@ class ChatPane(QWidget):
         self.conversation = conversation
         self._end_editing()
         try:
+            # First the place, then the text: it is laid out for the width it will have.
+            self._refresh_body()
             self.conversation_page.show_conversation(conversation)
         except Exception as error:  # noqa: BLE001 - a damaged conversation must not take the others with it
             self._context.show_error(to_info(error))
@@ -214,7 +216,6 @@ class ChatPane(QWidget):
         self.inspector.show_conversation(conversation)
         self.inspector.answer.show_message(self.conversation_page.last_answer)
         self.history.set_current(conversation.id)
-        self._refresh_body()
         self._refresh_title()
         self._refresh_running()
         self._refresh_tokens()
@@ -288,7 +289,7 @@ class ChatPane(QWidget):
     # -- what is shown around ---------------------------------------------------------------------
 
     def _refresh_body(self) -> None:
-        empty = not self.conversation_page.branch
+        empty = not len(self._store.tree(self.conversation.id))
         self._body.setCurrentWidget(self.welcome if empty else self.conversation_page)
 
     @Slot()

@@ -36,7 +36,7 @@ from runtime.tracing.recorder import RECORDER
 
 GATE_MS = 30
 COLUMN = 760
-WINDOW = 40
+WINDOW = 24
 """Messages written at once."""
 _AT_BOTTOM = 24
 _ALLOWED_LINKS = ("http", "https", "mailto")
