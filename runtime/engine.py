@@ -32,6 +32,7 @@ from runtime.messages import (
     Finished,
     ForgetConversation,
     Generate,
+    ImagePart,
     LoadModel,
     ModelFailed,
     ModelLoaded,
@@ -171,7 +172,7 @@ class Engine:
 
     def _enqueue(self, command: Generate) -> None:
         request = Request.of(command)
-        RECORDER.begin_request(request.id, command.conversation_id, "chat")
+        RECORDER.begin_request(request.id, "Answer", "chat")
         self._scheduler.add(request)
         self._post_positions()
 
@@ -300,3 +301,10 @@ class Engine:
     def _post_positions(self) -> None:
         for request, position in self._scheduler.positions():
             self._post(Queued(request.id, position))
+
+
+def _title(command: Generate) -> str:
+    """What a recording calls the request; the text itself stays out of it."""
+    asked = sum(turn.role == "user" for turn in command.turns)
+    looks = any(isinstance(part, ImagePart) for turn in command.turns for part in turn.parts)
+    return f"{'Image' if looks else 'Chat'}, turn {asked}"
