@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QMenu, QVBoxLayout, QWidget
 
@@ -103,7 +104,8 @@ class ShortcutsDialog(QDialog):
         grid.setVerticalSpacing(6)
         row = 0
         for group in _GROUPS:
-            grid.addWidget(Section(group), row, 0)
+            grid.addWidget(Section(group), row, 0, Qt.AlignmentFlag.AlignBottom)
+            grid.setRowMinimumHeight(row, 32)
             row += 1
             for title, keys in shortcuts_of(group):
                 grid.addWidget(Label(title), row, 0)

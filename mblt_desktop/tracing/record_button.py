@@ -30,7 +30,7 @@ class RecordButton(QWidget):
         self._dot = Dot("bad")
         self.facts = Label("", "muted", "small", tabular=True)
         self.facts.hide()
-        self.button = Button("Record", "record", "flat")
+        self.button = Button("Record", "record", "plain", tone="bad")
         self.button.clicked.connect(controller.toggle)
         row.addWidget(self.facts)
         row.addWidget(self._dot)

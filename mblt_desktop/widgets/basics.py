@@ -119,16 +119,16 @@ class _IconMixin:
 
 
 class Button(QPushButton, _IconMixin):
-    """A push button of one kind, with or without an icon."""
+    """A push button of one kind, with or without an icon; `tone` gives the icon a colour of its own."""
 
-    def __init__(self, text: str, icon_name: str = "", kind: Kind = "plain") -> None:
+    def __init__(self, text: str, icon_name: str = "", kind: Kind = "plain", tone: str = "") -> None:
         super().__init__(text)
         self.setProperty("kind", kind)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         if icon_name:
-            tone = {"primary": "on_accent", "danger": "bad", "link": "accent"}.get(kind, "text")
+            usual = {"primary": "on_accent", "danger": "bad", "link": "accent"}.get(kind, "text")
             self.setIconSize(QSize(16, 16))
-            self._follow_theme(icon_name, tone)
+            self._follow_theme(icon_name, tone or usual)
 
     def set_icon(self, name: str) -> None:
         """Show another icon in the same tone."""

@@ -1,4 +1,4 @@
-"""A short message over the window's lower edge, with a way back when there is one."""
+"""A short message over a pane, below its header, with a way back when there is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
 from mblt_desktop.widgets.basics import Button, IconButton, Label
+from mblt_desktop.widgets.layout import HEADER_HEIGHT
 
 SHOWN_MS = 3000
 SHOWN_WITH_UNDO_MS = 9000
@@ -55,7 +56,7 @@ class Toast(QFrame):
         self._timer.start(SHOWN_MS if undo is None else SHOWN_WITH_UNDO_MS)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Stay in the middle of the host's lower edge."""
+        """Stay in the middle."""
         if event.type() == QEvent.Type.Resize and self.isVisible():
             self._place()
         return super().eventFilter(watched, event)
@@ -63,7 +64,8 @@ class Toast(QFrame):
     def _place(self) -> None:
         self.adjustSize()
         left = (self._host.width() - self.width()) // 2
-        self.move(max(0, left), self._host.height() - self.height() - 20)
+        # Not at the lower edge: that is where people write and press.
+        self.move(max(0, left), HEADER_HEIGHT + 12)
 
     @Slot()
     def _on_undo(self) -> None:
