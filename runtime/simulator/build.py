@@ -107,6 +107,7 @@ Builder = Callable[[Checkpoint, Target], None]
 def builders() -> dict[str, Builder]:
     """The builder of each checkpoint family."""
     from runtime.simulator.build_decoder import build_decoder
+    from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
     from runtime.simulator.build_vision import build_qwen2_vl
     from runtime.simulator.build_whisper import build_whisper
 
@@ -114,6 +115,9 @@ def builders() -> dict[str, Builder]:
         "llama": build_decoder,
         "qwen2": build_decoder,
         "qwen3": build_decoder,
+        "exaone": build_exaone,
+        "exaone4": build_exaone4,
+        "cohere2": build_cohere2,
         "qwen2_vl": build_qwen2_vl,
         "whisper": build_whisper,
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from runtime.simulator.artifact import WeightFile, describe_weights
 
 if TYPE_CHECKING:
     import torch
+
+    Change = Callable[[str, torch.Tensor], torch.Tensor]
 
 Progress = Callable[[str, float], None]
 
@@ -36,10 +39,12 @@ class Checkpoint:
                 f"{folder} has no weights (*.safetensors).",
                 remedy="Download the checkpoint completely; pickled weights (.bin, .pt) are never read.",
             )
-        self._where: dict[str, Path] = {}
+        self._change: Change = lambda _name, tensor: tensor
+        self._where: dict[str, tuple[Path, str]] = {}
+        """The file of each tensor, and its name there."""
         for path in files:
             for name in _names(path):
-                self._where.setdefault(name, path)
+                self._where.setdefault(name, (path, name))
 
     @property
     def model_type(self) -> str:
@@ -61,6 +66,17 @@ class Checkpoint:
                 detail=f"{type(error).__name__}: {error}",
             ) from error
 
+    def renamed(self, names: Mapping[str, str], change: Change | None = None) -> Checkpoint:
+        """The same weights under other names: each of `names` for the tensor of the name it leads to.
+
+        Names that lead to no tensor are left out, so that a family's optional ones may be listed. `change`
+        gets each tensor as it is read, with its new name, and returns what to use.
+        """
+        where = {name: self._where[stored] for name, stored in names.items() if stored in self._where}
+        view = copy(self)
+        vars(view).update(_where=where, _change=change or self._change)
+        return view
+
     def has(self, name: str) -> bool:
         """Whether there is a tensor of that name."""
         return name in self._where
@@ -74,7 +90,7 @@ class Checkpoint:
         import torch
         from safetensors import SafetensorError, safe_open
 
-        path = self._where.get(name)
+        path, stored = self._where.get(name, (None, name))
         if path is None:
             raise ModelIncompleteError(
                 f"The checkpoint {self.folder} has no tensor {name}.",
@@ -82,7 +98,7 @@ class Checkpoint:
             )
         try:
             with safe_open(path, framework="pt", device="cpu") as file:
-                return file.get_tensor(name).to(torch.float32)
+                return self._change(name, file.get_tensor(stored).to(torch.float32))
         except (SafetensorError, OSError) as error:
             raise _damaged(path, error) from error
 

@@ -9,6 +9,7 @@ from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.simulator.artifact import Header
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.executor import Executor
+from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
 from runtime.simulator.mrope_decoder import MropeDecoder
 from runtime.simulator.vision import Vision
 from runtime.simulator.weights import Weights
@@ -16,6 +17,8 @@ from runtime.simulator.whisper import WhisperDecoder, WhisperEncoder
 
 ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "decoder": Decoder,
+    "exaone4 decoder": Exaone4Decoder,
+    "cohere2 decoder": Cohere2Decoder,
     "mrope decoder": MropeDecoder,
     "vision": Vision,
     "whisper encoder": WhisperEncoder,

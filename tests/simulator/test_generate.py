@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import qbruntime
 
-from tests.simulator.checkpoints import FAMILIES, greedy, plain_greedy
+from runtime.families.causal_lm import new_slot_cache
+from tests.simulator.checkpoints import FAMILIES, greedy, plain_greedy, plain_model
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -44,6 +45,19 @@ def test_greedy_output_is_that_of_plain_transformers(
     assert len(set(expected[family])) > COUNT // 4, "a model that repeats itself proves little"
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_second_turn_on_the_same_cache_is_that_of_a_fresh_run(
+    family: str, load: Callable[..., Any], artifacts: dict[str, Path], checkpoints: dict[str, Path]
+) -> None:
+    model = load(artifacts[family])
+    cache = new_slot_cache(model)
+    turn = PROMPT[:21]
+    turn += greedy(model, turn, 8, past_key_values=cache) + PROMPT[30:]
+    assert 21 < cache.get_seq_length() < len(turn)
+
+    assert greedy(model, turn, 12, past_key_values=cache) == plain_greedy(checkpoints[family], turn, 12)
+
+
 def test_the_outputs_differ_between_families(expected: dict[str, list[int]]) -> None:
     assert len({tuple(tokens) for tokens in expected.values()}) == len(FAMILIES)
 
@@ -72,15 +86,15 @@ def test_the_model_says_where_it_runs(
     assert native.is_target(inside) is ((1, 2) in targets)
 
 
+@pytest.mark.parametrize("family", ["qwen3", "exaone-scaled", "exaone4-sliding", "cohere2"])
 def test_every_position_of_a_prompt(
-    load: Callable[..., Any], artifacts: dict[str, Path], checkpoints: dict[str, Path]
+    family: str, load: Callable[..., Any], artifacts: dict[str, Path], checkpoints: dict[str, Path]
 ) -> None:
     """`logits_to_keep=0` on a last-only artifact: the vendor's slow path, one infer a position."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model = load(artifacts["qwen3"])
-    plain = AutoModelForCausalLM.from_pretrained(checkpoints["qwen3"])
+    model = load(artifacts[family])
+    plain = plain_model(checkpoints[family])
     ids = torch.tensor([PROMPT])
     with torch.inference_mode(), pytest.warns(UserWarning, match="last-only MXQ"):
         ours = model(ids).logits
