@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +117,7 @@ def _sort(events: list[HostEvent], stop_ns: int) -> _Sorted:
 
 def _request_tracks(events: _Sorted) -> list[Track]:
     """One track per request: the request itself, and inside it what happened to it off every thread."""
-    tracks = []
+    lanes: dict[str, list[list[Span]]] = {}
     for request in dict.fromkeys((*events.roots, *events.requests)):
         children = events.requests.get(request, [])
         root = events.roots.get(request)
@@ -125,13 +126,29 @@ def _request_tracks(events: _Sorted) -> list[Track]:
             start = min([root.start_ns, *(child.start_ns for child in children)])
             end = max([root.end_ns, *(child.end_ns for child in children)])
             root.start_ns, root.duration_ns = start, end - start
-        title = root.name if root is not None else f"Request {request}"
+        lanes[request] = nest([*([root] if root is not None else []), *children])
+    by_start = sorted(lanes, key=lambda request: order(lanes[request][0][0]))
+    titles = _request_titles(events, by_start)
+    return [
+        Track(titles[request], "request", 0, request, lane) for request in by_start for lane in lanes[request]
+    ]
+
+
+def _request_titles(events: _Sorted, requests: list[str]) -> dict[str, str]:
+    """What each request is called; those of the same name are numbered in the order they came."""
+    names = {
+        request: root.name if (root := events.roots.get(request)) is not None else "Request"
+        for request in requests
+    }
+    shared = Counts(names.values())
+    seen: Counts[str] = Counts()
+    titles = {}
+    for request, name in names.items():
+        seen[name] += 1
+        title = f"{name} {seen[name]}" if shared[name] > 1 else name
         kind = events.kinds.get(request, "")
-        if kind and kind.casefold() != title.casefold():
-            title = f"{title} · {kind}"
-        for lane in nest([*([root] if root is not None else []), *children]):
-            tracks.append(Track(title, "request", 0, request, lane))
-    return sorted(tracks, key=lambda track: order(track.spans[0]))
+        titles[request] = title if not kind or kind.casefold() == name.casefold() else f"{title} · {kind}"
+    return titles
 
 
 def _thread_tracks(threads: dict[int, list[Span]], names: dict[int, str]) -> list[Track]:
