@@ -20,11 +20,13 @@ from runtime.families.base import Logits
 from runtime.sampling_params import SamplingRequest
 from runtime.settings import SETTINGS
 
+_FLOORS = (1e-2, 1e-4, 1e-6, 0.0)
+"""Shares of the heaviest weight, the last of which leaves nothing out."""
+
+_BLOCK = 256
+
 GREEDY_BELOW = 1e-5
 """A temperature below this takes the likeliest token, as vLLM does."""
-
-_NUCLEUS_HEAD = 1024
-"""Top-p first looks at this many candidates; only a flatter distribution needs the full sort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +159,41 @@ class Sampler:
             kept = _nucleus(weights, sampling.top_p)
             ids = kept if ids is None else ids[kept]
             weights = weights[kept]
-        cumulative = np.cumsum(weights, dtype=np.float64)
-        index = int(np.searchsorted(cumulative, self._rng.random() * cumulative[-1], side="right"))
-        index = min(index, weights.size - 1)
+        index = _pick(weights, self._rng.random())
         return index if ids is None else int(ids[index])
 
 
 def _nucleus(weights: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
-    """Positions of the likeliest weights whose share reaches `top_p`; at least one."""
+    """Positions of the likeliest weights whose share reaches `top_p`; at least one, of equals the first.
+
+    Only weights above a floor are sorted: once those reach the share, the rest cannot be part of it.
+    """
     goal = top_p * float(weights.sum(dtype=np.float64))
-    if weights.size > _NUCLEUS_HEAD:
-        head = np.argpartition(weights, weights.size - _NUCLEUS_HEAD)[-_NUCLEUS_HEAD:]
-        head = head[np.argsort(-weights[head], kind="stable")]
-        cumulative = np.cumsum(weights[head], dtype=np.float64)
+    heaviest = float(weights.max())
+    for floor in _FLOORS:
+        positions = np.flatnonzero(weights >= heaviest * floor)
+        cumulative = np.cumsum(np.sort(weights[positions])[::-1], dtype=np.float64)
         if cumulative[-1] >= goal:
-            return head[: int(np.searchsorted(cumulative, goal)) + 1]
-    order = np.argsort(-weights, kind="stable")
-    cumulative = np.cumsum(weights[order], dtype=np.float64)
-    return order[: min(int(np.searchsorted(cumulative, goal)) + 1, weights.size)]
+            break
+    count = min(int(np.searchsorted(cumulative, goal)) + 1, positions.size)
+    head = weights[positions]
+    edge = np.partition(head, head.size - count)[head.size - count]
+    above = np.flatnonzero(head > edge)
+    equal = np.flatnonzero(head == edge)[: count - above.size]
+    return positions[np.concatenate((above, equal))]
+
+
+def _pick(weights: NDArray[np.float32], share: float) -> int:
+    """The position at which the running sum of the weights reaches `share` (0..1) of their total.
+
+    Sums of blocks come first, so that one block is summed item by item and not the vocabulary.
+    """
+    starts = np.arange(0, weights.size, _BLOCK)
+    blocks = np.cumsum(np.add.reduceat(weights, starts, dtype=np.float64))
+    goal = share * blocks[-1]
+    block = min(int(np.searchsorted(blocks, goal, side="right")), starts.size - 1)
+    inside = np.cumsum(weights[starts[block] : starts[block] + _BLOCK], dtype=np.float64)
+    before = blocks[block - 1] if block else 0.0
+    return int(starts[block]) + min(
+        int(np.searchsorted(inside, goal - before, side="right")), inside.size - 1
+    )

@@ -178,3 +178,28 @@ def test_repetition_penalty_equals_transformers(prompt: list[int], values: list[
 def test_a_flat_distribution_beyond_the_head_is_still_exact() -> None:
     flat = np.zeros(5000, np.float32)
     assert len(support(flat, draws=6000, top_p=0.9)) > 3000
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3000), st.floats(0.3, 3.0))
+def test_a_draw_follows_the_running_sum_of_all_weights(seed: int, vocab: int, temperature: float) -> None:
+    values = np.random.default_rng(seed).normal(0, 2, vocab).astype(np.float32)
+    drawing = sampler(vocab, seed=seed, temperature=temperature)
+    shares = np.random.Generator(np.random.PCG64(seed))
+    weights = np.exp((values - values.max()).astype(np.float64) / temperature)
+    running = np.cumsum(weights) / weights.sum()
+    for _ in range(5):
+        share = shares.random()
+        drawn = drawing.draw(values)
+        before = running[drawn - 1] if drawn else 0.0
+        assert before - 1e-5 <= share <= running[drawn] + 1e-5
+
+
+@given(st.integers(0, 2**32), st.floats(0.05, 0.999))
+def test_the_nucleus_is_the_smallest_set_that_reaches_the_share(seed: int, top_p: float) -> None:
+    values = np.random.default_rng(seed).normal(0, 4, 2000).astype(np.float32)
+    weights = np.exp(values.astype(np.float64))
+    order = np.argsort(-weights)
+    count = int(np.searchsorted(np.cumsum(weights[order]) / weights.sum(), top_p)) + 1
+    allowed = set(order[: count + 1].tolist())  # one more, for float32's rounding at the edge
+    drawing = sampler(2000, seed=seed, top_p=top_p)
+    assert {drawing.draw(values) for _ in range(40)} <= allowed
