@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 SPECIAL = (
     "<|endoftext|>",
@@ -17,6 +18,7 @@ TEMPLATE = (
     "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
     "{% for part in message['content'] %}"
     "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif part['type'] == 'video' %}<|vision_start|><|video_pad|><|vision_end|>"
     "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -68,10 +70,10 @@ def make_checkpoint(folder: Path, *, tied: bool = False) -> Path:
     return folder
 
 
-def _processor() -> object:
+def byte_tokenizer() -> Any:
+    """A token a byte, the marks of Qwen's templates, and the template."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2VLImageProcessor, Qwen2VLProcessor
-    from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+    from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(
@@ -80,12 +82,18 @@ def _processor() -> object:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(text, special=True) for text in (*SPECIAL, "<|video_pad|>")])
-    tokenizer = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=TEMPLATE
     )
+
+
+def _processor() -> Any:
+    from transformers import Qwen2VLImageProcessor, Qwen2VLProcessor
+    from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+
     return Qwen2VLProcessor(
         image_processor=Qwen2VLImageProcessor(),
-        tokenizer=tokenizer,
+        tokenizer=byte_tokenizer(),
         video_processor=Qwen2VLVideoProcessor(),
         chat_template=TEMPLATE,
     )

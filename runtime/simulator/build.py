@@ -55,6 +55,8 @@ class BuildOptions:
     board: Board
     image_side: int | None = None
     """Side in pixels of the one picture an image model is compiled for; None takes any number and size."""
+    split_features: bool = False
+    """Give a text model an input a layer for the features of a picture, instead of one for all."""
 
     def context(self, longest: int) -> int:
         """Positions of a KV slot for a network that goes up to `longest`."""
@@ -107,6 +109,7 @@ Builder = Callable[[Checkpoint, Target], None]
 def builders() -> dict[str, Builder]:
     """The builder of each checkpoint family."""
     from runtime.simulator.build_decoder import build_decoder
+    from runtime.simulator.build_qwen3_vl import build_qwen3_vl
     from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
     from runtime.simulator.build_vision import build_qwen2_vl
     from runtime.simulator.build_whisper import build_whisper
@@ -119,6 +122,7 @@ def builders() -> dict[str, Builder]:
         "exaone4": build_exaone4,
         "cohere2": build_cohere2,
         "qwen2_vl": build_qwen2_vl,
+        "qwen3_vl": build_qwen3_vl,
         "whisper": build_whisper,
     }
 
@@ -133,21 +137,29 @@ def build_artifact(
     prefill_chunk: int = 128,
     target_device: str = "aries-rb",
     image_side: int | None = None,
+    split_features: bool = False,
     progress: Progress | None = None,
 ) -> None:
     """Read the checkpoint in `hf_dir` and write a simulated artifact folder `out_dir`.
 
     `core_modes` are compiled in (the first is what `auto` takes), `max_batch_size` is the number of KV slots,
     `context_length` the positions of each, `prefill_chunk` the most positions of one prefill step,
-    `image_side` the pixels of the square picture an image model is compiled for (None: any size). `out_dir`
-    must not exist or be empty; it appears only when complete. `progress` gets a stage and a fraction in 0..1.
+    `image_side` the pixels of the square picture an image model is compiled for (None: any size).
+    `split_features` chooses the newer of Qwen3-VL's two layouts. `out_dir` must not exist or be empty; it
+    appears only when complete. `progress` gets a stage and a fraction in 0..1.
 
     Raises SettingError for values out of range, ModelUnsupportedError, ModelIncompleteError or
     ModelDamagedError for the checkpoint, StorageError for the disk.
     """
     checkpoint = Checkpoint(hf_dir)
     options = BuildOptions(
-        tuple(core_modes), max_batch_size, context_length, prefill_chunk, BOARDS[target_device], image_side
+        tuple(core_modes),
+        max_batch_size,
+        context_length,
+        prefill_chunk,
+        BOARDS[target_device],
+        image_side,
+        split_features,
     )
     _check(options)
     builder = builders().get(checkpoint.model_type)

@@ -58,7 +58,7 @@ def build_qwen2_vl(checkpoint: Checkpoint, target: Target) -> None:
     target.write_mxq("text.mxq", text, prefix="text_")
     header = Header(role="vision", architecture=asdict(vision), weights=tuple(weights))
     target.write_mxq("vision.mxq", header, prefix="vision_")
-    _write_processor(checkpoint, target)
+    write_processor(checkpoint, target, "MobilintQwen2VLProcessor")
 
 
 def vision_architecture(config: Any, side: int | None) -> VisionArchitecture:
@@ -103,13 +103,22 @@ def _vision_tensors(checkpoint: Checkpoint, layers: int) -> Iterator[tuple[str, 
         yield f"{ours}_bias", checkpoint.tensor(f"{theirs}.bias")
 
 
-def _write_processor(checkpoint: Checkpoint, target: Target) -> None:
-    """Name the vendor's processor class, which scales pictures to what the artifact takes."""
+def write_processor(
+    checkpoint: Checkpoint, target: Target, name_of_class: str, *, pixels: int | None = None
+) -> None:
+    """Name the vendor's processor class, which scales pictures to what the artifact takes.
+
+    `pixels` is how many every picture must have in the end; None leaves the checkpoint's limits.
+    """
     for name in _PROCESSOR_FILES:
         path = checkpoint.folder / name
-        if path.is_file():
-            config = json.loads(path.read_text(encoding="utf-8"))
-            if "processor_class" in config:
-                config["processor_class"] = "MobilintQwen2VLProcessor"
-            text = json.dumps(config, indent=2, ensure_ascii=False)
-            (target.folder / name).write_text(text + "\n", encoding="utf-8")
+        if not path.is_file():
+            continue
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if "processor_class" in config:
+            config["processor_class"] = name_of_class
+        images = config.get("image_processor", config if "image_processor_type" in config else None)
+        if images is not None and pixels is not None:
+            images["size"] = {"shortest_edge": pixels, "longest_edge": pixels}
+        text = json.dumps(config, indent=2, ensure_ascii=False)
+        (target.folder / name).write_text(text + "\n", encoding="utf-8")

@@ -32,6 +32,13 @@ def padded(head_dim: int) -> int:
     return -(-head_dim // ALIGNMENT) * ALIGNMENT
 
 
+def matrices(angles: Array, head_dim: int) -> Rope:
+    """Rows of angles (n, 2 * padded) taken apart, each part (n, head size / 2)."""
+    table = angles.reshape(-1, 2, padded(head_dim))[:, :, :head_dim]
+    top, bottom = table[:, 0], table[:, 1]
+    return top[:, 0::2], -top[:, 1::2], bottom[:, 1::2], bottom[:, 0::2]
+
+
 class MropeDecoder(Decoder):
     """A decoder that turns queries and keys by given angles instead of counting positions."""
 
@@ -43,6 +50,5 @@ class MropeDecoder(Decoder):
 
     def rope(self, inputs: Sequence[Array], _rows: Sequence[Row]) -> Rope:
         """The given matrices, a row a position."""
-        table = flat(inputs[1]).reshape(-1, 2, padded(self._head_dim))[:, :, : self._head_dim]
-        top, bottom = table[:, 0, None], table[:, 1, None]
-        return top[..., 0::2], -top[..., 1::2], bottom[..., 1::2], bottom[..., 0::2]
+        cos, sin, cos_second, sin_second = matrices(flat(inputs[1]), self._head_dim)
+        return cos[:, None], sin[:, None], cos_second[:, None], sin_second[:, None]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.simulator.artifact import Header
 from runtime.simulator.decoder import Decoder
+from runtime.simulator.deepstack_decoder import DeepstackDecoder
+from runtime.simulator.deepstack_vision import DeepstackVision
 from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
 from runtime.simulator.mrope_decoder import MropeDecoder
@@ -20,7 +23,12 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "exaone4 decoder": Exaone4Decoder,
     "cohere2 decoder": Cohere2Decoder,
     "mrope decoder": MropeDecoder,
+    "bundled static decoder": partial(DeepstackDecoder, split=False, dynamic=False),
+    "bundled dynamic decoder": partial(DeepstackDecoder, split=False, dynamic=True),
+    "split static decoder": partial(DeepstackDecoder, split=True, dynamic=False),
+    "split dynamic decoder": partial(DeepstackDecoder, split=True, dynamic=True),
     "vision": Vision,
+    "deepstack vision": DeepstackVision,
     "whisper encoder": WhisperEncoder,
     "whisper decoder": WhisperDecoder,
 }

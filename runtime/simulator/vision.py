@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CHANNELS = 3
 NORM_EPSILON = 1e-6
 ROPE_BASE = 10000.0
+ACTIVATIONS = ("quick_gelu", "gelu", "gelu_pytorch_tanh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class VisionArchitecture:
                 raise ValueError(f"{name} is {value!r}")
         if self.embed % self.heads or self.head_dim % 4:
             raise ValueError(f"{self.embed} channels on {self.heads} heads")
-        if self.activation not in ("quick_gelu", "gelu"):
+        if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation is {self.activation!r}")
         for grid in (self.grid_height, self.grid_width):
             if not isinstance(grid, int) or grid % self.merge or not 0 <= grid <= 1 << 10:
@@ -87,11 +88,11 @@ class Vision:
     def __init__(self, header: Header, weights: Weights) -> None:
         arch = VisionArchitecture(**header.architecture)
         self._arch = arch
-        self._patch = _tensor(weights.take("patch_embed", arch.embed, arch.folded))
-        self._blocks = [_take_block(weights, arch, number) for number in range(arch.layers)]
-        self._merger = _take_merger(weights, arch)
+        self._patch = as_tensor(weights.take("patch_embed", arch.embed, arch.folded))
+        self._blocks = [take_block(weights, arch, number) for number in range(arch.layers)]
+        self._merger = take_merger(weights, arch, "merger.", arch.embed)
         self._rope = fixed_rope(arch) if arch.grid_height else None
-        self.inputs: Sequence[Shape] = _static_inputs(arch) if self._rope else _dynamic_inputs(arch)
+        self.inputs: Sequence[Shape] = (static_shape(arch),) if self._rope else _dynamic_inputs(arch)
         merged = arch.grid_height * arch.grid_width // arch.merge**2 or -1
         self.outputs: Sequence[Shape] = ((1, merged, arch.hidden),)
         self.weights = weights
@@ -107,44 +108,47 @@ class Vision:
             patches = unfold(self._arch, inputs[0])
             cos, sin = self._rope
         with torch.inference_mode(), torch.device("cpu"):
-            x = torch.nn.functional.linear(_tensor(patches), self._patch)
-            rope = (_tensor(cos)[:, None], _tensor(sin)[:, None])
+            x = torch.nn.functional.linear(as_tensor(patches), self._patch)
+            rope = (as_tensor(cos)[:, None], as_tensor(sin)[:, None])
             for block in self._blocks:
-                x = x + self._attention(block, x, rope)
-                x = x + self._mlp(block, x)
-            return [self._merge(x)[None].numpy()]
+                x = run_block(block, x, rope, self._arch.heads, self._arch.activation)
+            return [merge(self._merger, x)[None].numpy()]
 
-    def _attention(
-        self, block: Block, x: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor]
-    ) -> torch.Tensor:
-        from torch.nn import functional
 
-        arch = self._arch
-        fused = functional.linear(_norm(x, block, "norm1"), block["qkv"], block["qkv_bias"])
-        query, key, value = fused.reshape(len(x), 3, arch.heads, arch.head_dim).unbind(1)
-        query, key = (turn(heads, *rope).transpose(0, 1) for heads in (query, key))
-        mixed = functional.scaled_dot_product_attention(query[None], key[None], value.transpose(0, 1)[None])
-        mixed = mixed[0].transpose(0, 1).reshape(len(x), arch.embed)
-        return functional.linear(mixed, block["proj"], block["proj_bias"])
+def run_block(
+    block: Block, x: torch.Tensor, rope: Sequence[torch.Tensor], heads: int, activation: str
+) -> torch.Tensor:
+    """One layer on the patches `x` (n, channels): full attention, then the MLP."""
+    from torch.nn import functional
 
-    def _mlp(self, block: Block, x: torch.Tensor) -> torch.Tensor:
-        import torch
-        from torch.nn import functional
+    fused = functional.linear(layer_norm(x, block, "norm1"), block["qkv"], block["qkv_bias"])
+    query, key, value = fused.reshape(len(x), 3, heads, -1).unbind(1)
+    query, key = (turn(part, *rope).transpose(0, 1) for part in (query, key))
+    mixed = functional.scaled_dot_product_attention(query[None], key[None], value.transpose(0, 1)[None])
+    mixed = mixed[0].transpose(0, 1).reshape(len(x), -1)
+    x = x + functional.linear(mixed, block["proj"], block["proj_bias"])
+    inner = functional.linear(layer_norm(x, block, "norm2"), block["fc1"], block["fc1_bias"])
+    return x + functional.linear(activate(inner, activation), block["fc2"], block["fc2_bias"])
 
-        inner = functional.linear(_norm(x, block, "norm2"), block["fc1"], block["fc1_bias"])
-        if self._arch.activation == "quick_gelu":
-            inner = inner * torch.sigmoid(1.702 * inner)
-        else:
-            inner = functional.gelu(inner)
-        return functional.linear(inner, block["fc2"], block["fc2_bias"])
 
-    def _merge(self, x: torch.Tensor) -> torch.Tensor:
-        from torch.nn import functional
+def activate(x: torch.Tensor, name: str) -> torch.Tensor:
+    """The activation that configurations call `name`, one of `ACTIVATIONS`."""
+    import torch
+    from torch.nn import functional
 
-        merger = self._merger
-        joined = _norm(x, merger, "norm").reshape(-1, self._arch.embed * self._arch.merge**2)
-        inner = functional.gelu(functional.linear(joined, merger["first"], merger["first_bias"]))
-        return functional.linear(inner, merger["second"], merger["second_bias"])
+    if name == "quick_gelu":
+        return x * torch.sigmoid(1.702 * x)
+    return functional.gelu(x, approximate="tanh" if name == "gelu_pytorch_tanh" else "none")
+
+
+def merge(merger: Block, x: torch.Tensor) -> torch.Tensor:
+    """Join each square of patches; the width of the norm says whether it comes before or after."""
+    from torch.nn import functional
+
+    joined = merger["first"].shape[1]
+    x = layer_norm(x.reshape(-1, merger["norm"].shape[0]), merger, "norm").reshape(-1, joined)
+    inner = functional.gelu(functional.linear(x, merger["first"], merger["first_bias"]))
+    return functional.linear(inner, merger["second"], merger["second_bias"])
 
 
 def turn(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -180,17 +184,19 @@ def fixed_rope(arch: VisionArchitecture) -> tuple[Array, Array]:
     return np.cos(angles), np.sin(angles)
 
 
-def _static_inputs(arch: VisionArchitecture) -> tuple[Shape, ...]:
+def static_shape(arch: VisionArchitecture) -> Shape:
+    """The rearranged pixels of the compiled grid."""
     merged = arch.grid_height * arch.grid_width // arch.merge**2
     columns = arch.merge**2 * arch.patch
-    return ((merged * arch.patch, columns, arch.temporal_patch * CHANNELS),)
+    return merged * arch.patch, columns, arch.temporal_patch * CHANNELS
 
 
 def _dynamic_inputs(arch: VisionArchitecture) -> tuple[Shape, ...]:
     return ((1, -1, arch.folded), (1, -1, arch.head_dim), (1, -1, arch.head_dim))
 
 
-def _take_block(weights: Weights, arch: VisionArchitecture, number: int) -> dict[str, Any]:
+def take_block(weights: Weights, arch: VisionArchitecture, number: int) -> dict[str, Any]:
+    """The tensors of one layer."""
     embed, inner = arch.embed, arch.intermediate
     shapes = {
         "norm1": (embed,),
@@ -200,30 +206,33 @@ def _take_block(weights: Weights, arch: VisionArchitecture, number: int) -> dict
         "fc1": (inner, embed),
         "fc2": (embed, inner),
     }
-    return _take_with_biases(weights, f"blocks.{number}.", shapes)
+    return take_with_biases(weights, f"blocks.{number}.", shapes)
 
 
-def _take_merger(weights: Weights, arch: VisionArchitecture) -> dict[str, Any]:
+def take_merger(weights: Weights, arch: VisionArchitecture, prefix: str, norm: int) -> dict[str, Any]:
+    """The tensors of a merger whose norm has the width `norm`."""
     joined = arch.embed * arch.merge**2
-    shapes = {"norm": (arch.embed,), "first": (joined, joined), "second": (arch.hidden, joined)}
-    return _take_with_biases(weights, "merger.", shapes)
+    shapes = {"norm": (norm,), "first": (joined, joined), "second": (arch.hidden, joined)}
+    return take_with_biases(weights, prefix, shapes)
 
 
-def _take_with_biases(weights: Weights, prefix: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+def take_with_biases(weights: Weights, prefix: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Tensors of these shapes, each with a bias as long as its first dimension."""
     taken = {}
     for name, shape in shapes.items():
-        taken[name] = _tensor(weights.take(prefix + name, *shape))
-        taken[f"{name}_bias"] = _tensor(weights.take(f"{prefix}{name}_bias", shape[0]))
+        taken[name] = as_tensor(weights.take(prefix + name, *shape))
+        taken[f"{name}_bias"] = as_tensor(weights.take(f"{prefix}{name}_bias", shape[0]))
     return taken
 
 
-def _norm(x: torch.Tensor, weights: Block, name: str) -> torch.Tensor:
+def layer_norm(x: torch.Tensor, weights: Block, name: str) -> torch.Tensor:
+    """Layer normalisation over the last dimension by the tensors `name`."""
     from torch.nn import functional
 
     return functional.layer_norm(x, x.shape[-1:], weights[name], weights[f"{name}_bias"], NORM_EPSILON)
 
 
-def _tensor(array: Array) -> torch.Tensor:
+def as_tensor(array: Array) -> torch.Tensor:
     """The array as a tensor on the same memory."""
     import torch
 
