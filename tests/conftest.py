@@ -105,27 +105,32 @@ def demo_checkpoints(demo_wheels: dict[str, Path]) -> Checkpoints:
 @pytest.fixture(scope="session")
 def demo_models(demo_wheels: dict[str, Path]) -> Path:
     """A models folder with every demo model installed as the app installs it; read it, never write to it."""
-    library = Library(RuntimeConfig(CACHE, device="simulated"))
+    home = CACHE / f"home-{_fingerprint('catalog', 'simulator')}"
+    library = Library(RuntimeConfig(home, device="simulated"))
     with _only_one_session():
-        stamp = CACHE / "models.stamp"
-        fingerprint = _fingerprint("catalog", "simulator")
-        if not stamp.is_file() or stamp.read_text() != fingerprint:
-            shutil.rmtree(library.models_dir, ignore_errors=True)
-        library.downloads_dir.mkdir(parents=True, exist_ok=True)
+        _drop_unused(CACHE, "home-*", home)
+        home.mkdir(parents=True, exist_ok=True)
+        os.utime(home)
+        library.downloads_dir.mkdir(exist_ok=True)
         for entry in DEMO_ENTRIES:
             if library.installed(entry.model_id) is None:
                 wheel = demo_wheels[entry.source.package]
                 shutil.copyfile(wheel, library.downloads_dir / wheel.name)
                 install(library, entry.model_id, Job(_ignore))
-        stamp.write_text(fingerprint)
     return library.models_dir
+
+
+def _drop_unused(parent: Path, pattern: str, keep: Path) -> None:
+    """Remove what earlier sources made; another session may still use what is younger than an hour."""
+    for old in parent.glob(pattern):
+        if old != keep and time.time() - old.stat().st_mtime > 3600:
+            shutil.rmtree(old)
 
 
 def _checkpoint(entry: Entry, wheels: dict[str, Path]) -> Path:
     folder = CACHE / "checkpoints" / f"{entry.preparation}-{_fingerprint('catalog')}"
     if not folder.is_dir():
-        for old in folder.parent.glob(f"{entry.preparation}-*"):
-            shutil.rmtree(old)
+        _drop_unused(folder.parent, f"{entry.preparation}-*", folder)
         unfinished = folder.with_name(f"new-{entry.preparation}")
         shutil.rmtree(unfinished, ignore_errors=True)
         raw = unfinished / "raw"
