@@ -82,7 +82,7 @@ class RecordingController(QObject):
         self._context.submit(
             StartRecording(
                 self._recording_id,
-                f"Recording of {now:%d %b, %H:%M:%S}",
+                f"{now:%d %b, %H:%M:%S}",
                 str(self._context.paths.recordings),
                 max_seconds=self._limit("tracing.max_seconds"),
                 max_events=int(self._limit("tracing.max_events")),
