@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import ModelError, WrongDeviceError
+from runtime.simulator import channel_first
 from runtime.simulator import rows as row_rules
 from runtime.simulator.artifact import Header, read_header
 from runtime.simulator.cores import choose_mode, core_groups
@@ -106,7 +107,7 @@ class NativeModel(ModelFacts):
         device = self._alive()
         with TRACE.span("infer"):
             shapes = self._executor.inputs
-            inputs = row_rules.check_inputs(inputs, shapes)
+            inputs = row_rules.check_inputs(inputs, shapes, several=self._kv is None)
             width = inputs[0].shape[-2]
             rows = row_rules.plan_rows(self._header, self._kv, width, cache_size, params)
             with device.cores(self._groups):
@@ -118,14 +119,18 @@ class NativeModel(ModelFacts):
                     return row_rules.deliver(results, outputs)
 
     def infer_chw(self, inputs: list[Array], *rest: Any) -> list[Array] | None:
-        """Only networks whose input is given height, width, channels are simulated."""
-        raise npu_error("NotImplemented", "Channel-first input is not simulated.")
+        """`infer` for (c, h, w) or any number of them (n, c, h, w); what comes back is laid out alike."""
+        outputs, cache_size, params = row_rules.read_arguments(rest)
+        if params is not None:
+            raise npu_error("NotImplemented", "Rows of a batch are given height, width, channels.")
+        results = [self.infer(sample, cache_size) or [] for sample in channel_first.split(inputs)]
+        return row_rules.deliver(channel_first.join(results, inputs), outputs)
 
     def _run(self, device: Device, inputs: Sequence[Array], rows: Sequence[Row]) -> list[Array]:
         self._meet_faults(device)
         kv = self._kv
         if kv is None:
-            return self._executor.run(inputs, (), None)
+            return row_rules.run_each(lambda one: self._executor.run(one, (), None), inputs)
         with self._busy:
             results = self._executor.run(inputs, rows, kv)
             for row in rows:

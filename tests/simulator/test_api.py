@@ -228,6 +228,27 @@ def test_every_form_of_infer_gives_the_same(native: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(model.infer([given], None, 0, [row])[0], expected)
 
 
+def test_channels_first(native: Callable[..., Any]) -> None:
+    model = native()
+    model.launch(qbruntime.Accelerator())
+    given = embeddings(5)
+    expected = model.infer([given])[0]
+    turned = given.transpose(0, 3, 1, 2)  # (1, 48, 1, 5)
+    answer = model.infer(turned)[0]
+    assert answer.shape == (1, 131, 1, 1), "a leading 1 comes back"
+    np.testing.assert_array_equal(answer.ravel(), expected.ravel())
+    assert model.infer_chw(turned[0])[0].shape == (131, 1, 1)
+    ready = [np.empty((131, 1, 1), np.float32)]
+    assert model.infer_chw([turned], ready) is None
+    np.testing.assert_array_equal(ready[0].ravel(), expected.ravel())
+    two = model.infer(np.concatenate([turned, turned[..., ::-1]]))[0]
+    assert two.shape == (2, 131, 1, 1)
+    np.testing.assert_array_equal(two[0].ravel(), expected.ravel())
+    assert not np.allclose(two[1].ravel(), expected.ravel(), atol=0.01)
+    with error("NotImplemented"):
+        model.infer_chw([turned], None, 0, [qbruntime.type.BatchParam(5, 0, 0)])
+
+
 def test_batch_parameters(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     build_artifact(checkpoints["llama"], tmp_path / "batch", max_batch_size=2, context_length=32)
     model = qbruntime.Model(str(tmp_path / "batch" / "llama.mxq"))
