@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,19 +32,31 @@ def read_arguments(rest: Sequence[Any]) -> tuple[list[Array] | None, int, list[A
     return outputs, cache_size, params
 
 
-def check_inputs(inputs: Sequence[Array], shapes: Sequence[Shape]) -> list[Array]:
-    """The inputs without a leading batch of 1; raises the vendor's error for other shapes."""
+def check_inputs(inputs: Sequence[Array], shapes: Sequence[Shape], *, several: bool) -> list[Array]:
+    """The inputs without a leading batch of 1; raises the vendor's error for other shapes.
+
+    `several` lets a batch of more through, as four dimensions: pictures, for a network without a cache.
+    """
     if len(inputs) != len(shapes):
         raise npu_error("Model_ShapeMismatched", f"{len(inputs)} inputs instead of {len(shapes)}")
     checked = []
     for array, shape in zip(inputs, shapes, strict=True):
         plain = array[0] if array.ndim == 4 and len(array) == 1 else array
-        if plain.ndim != 3 or any(
-            want not in (-1, have) for have, want in zip(plain.shape, shape, strict=True)
-        ):
+        one = plain[0] if several and plain.ndim == 4 and len(plain) else plain
+        if one.ndim != 3 or any(want not in (-1, have) for have, want in zip(one.shape, shape, strict=True)):
             raise npu_error("Model_ShapeMismatched", f"Input shape {array.shape} instead of {shape}")
         checked.append(plain)
+    if len({len(array) if array.ndim == 4 else 1 for array in checked}) > 1:
+        raise npu_error("Model_ShapeMismatched", "The inputs are batches of different sizes")
     return checked
+
+
+def run_each(run: Callable[[list[Array]], list[Array]], inputs: Sequence[Array]) -> list[Array]:
+    """Run a network on every member of a batch of inputs; the results one behind the other."""
+    if inputs[0].ndim == 3:
+        return run(list(inputs))
+    results = [run(list(member)) for member in zip(*inputs, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*results, strict=True)]
 
 
 def plan_rows(

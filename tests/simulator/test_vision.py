@@ -23,6 +23,7 @@ from runtime.simulator.build_vision import vision_architecture
 from runtime.simulator.mrope_decoder import padded
 from runtime.simulator.roles import make_executor
 from runtime.simulator.vision import fixed_rope, unfold
+from tests.simulator.pictures import ask, counted, noise
 from tests.tiny_qwen2_vl import make_checkpoint
 
 SHORT_CHUNK = 16
@@ -50,10 +51,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(checkpoint, plain, folder / "dynamic", folder / "static")
 
 
-def noise(width: int, height: int, seed: int = 0) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (height, width, 3), np.uint8))
-
-
 def load(folder: Path, *, repair: bool = True) -> tuple[Any, Any]:
     """(model, processor) by the vendor's Auto classes."""
     activate("simulated")
@@ -64,14 +61,6 @@ def load(folder: Path, *, repair: bool = True) -> tuple[Any, Any]:
     if repair and model.config.dynamic_vision:
         assert mrope.repair(model.model.language_model._mobilint_rotary_emb)
     return model, AutoProcessor.from_pretrained(str(folder), local_files_only=True)
-
-
-def ask(processor: Any, text: str, *pictures: Image.Image) -> Any:
-    content = [{"type": "image"} for _ in pictures] + [{"type": "text", "text": text}]
-    prompt = processor.apply_chat_template(
-        [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-    )
-    return processor(text=[prompt], images=list(pictures) or None, return_tensors="pt")
 
 
 def generate(model: Any, batch: Any) -> list[int]:
@@ -139,18 +128,7 @@ def test_a_static_decoder_counts_positions_one_by_one(pair: Pair) -> None:
     """What a text artifact without a rotary input can know; the reference is told the same positions."""
     model, processor = load(pair.static)
     batch = ask(processor, "What is this?", noise(224, 224))
-    ids = batch["input_ids"]
-    with torch.inference_mode():
-        embeds = pair.plain.model.get_input_embeddings()(ids)
-        features = pair.plain.model.visual(batch["pixel_values"], grid_thw=batch["image_grid_thw"])
-        embeds[ids == pair.plain.config.image_token_id] = features.pooler_output
-        expected = ids[0].tolist()
-        for _ in range(12):
-            positions = torch.arange(embeds.shape[1]).expand(3, 1, -1)
-            hidden = pair.plain.model.language_model(inputs_embeds=embeds, position_ids=positions)
-            token = pair.plain.lm_head(hidden.last_hidden_state[:, -1]).argmax(-1)
-            expected.append(int(token))
-            embeds = torch.cat([embeds, pair.plain.model.get_input_embeddings()(token[None])], dim=1)
+    expected = counted(pair.plain, batch, 12)
     assert generate(model, batch)[: len(expected)] == expected
 
 
