@@ -108,6 +108,7 @@ Builder = Callable[[Checkpoint, Target], None]
 
 def builders() -> dict[str, Builder]:
     """The builder of each checkpoint family."""
+    from runtime.simulator.build_bert import build_bert
     from runtime.simulator.build_decoder import build_decoder
     from runtime.simulator.build_qwen3_vl import build_qwen3_vl
     from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
@@ -121,6 +122,7 @@ def builders() -> dict[str, Builder]:
         "exaone": build_exaone,
         "exaone4": build_exaone4,
         "cohere2": build_cohere2,
+        "bert": build_bert,
         "qwen2_vl": build_qwen2_vl,
         "qwen3_vl": build_qwen3_vl,
         "whisper": build_whisper,

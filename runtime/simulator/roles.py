@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.simulator.artifact import Header
+from runtime.simulator.bert import BertEncoder
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.deepstack_decoder import DeepstackDecoder
 from runtime.simulator.deepstack_vision import DeepstackVision
@@ -22,6 +23,7 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "decoder": Decoder,
     "exaone4 decoder": Exaone4Decoder,
     "cohere2 decoder": Cohere2Decoder,
+    "bert": BertEncoder,
     "mrope decoder": MropeDecoder,
     "bundled static decoder": partial(DeepstackDecoder, split=False, dynamic=False),
     "bundled dynamic decoder": partial(DeepstackDecoder, split=False, dynamic=True),

@@ -86,12 +86,7 @@ def make_checkpoint(folder: Path, family: str, **changes: Any) -> Path:
     model_type = "llama" if wanted == "exaone" else wanted
     torch.manual_seed(sum(map(ord, family)))
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))
-    with torch.no_grad():
-        # Fresh models have ones and zeros here, which would hide a mix-up.
-        for name, parameter in model.named_parameters():
-            if "norm" in name or "bias" in name:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-    model.save_pretrained(folder)
+    unsettle(model).save_pretrained(folder)
     if wanted == "exaone":
         become_exaone(folder)
     return folder
@@ -172,3 +167,14 @@ def greedy(model: Any, prompt: list[int], count: int, **kwargs: Any) -> list[int
             **kwargs,
         )
     return output[0, len(prompt) :].tolist()
+
+
+def unsettle(model: Any) -> Any:
+    """Shake the ones and zeros of a fresh model's norms and biases, which would hide a mix-up."""
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name.lower() or "bias" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
