@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from runtime.config import DeviceChoice, RuntimeConfig
@@ -32,7 +33,6 @@ from runtime.messages import (
     Finished,
     ForgetConversation,
     Generate,
-    ImagePart,
     LoadModel,
     ModelFailed,
     ModelLoaded,
@@ -92,19 +92,22 @@ class Engine:
         plan = self._scheduler.plan(model.info.prefill_chunk if model else 1)
         if plan is None:
             return False
-        request = plan.request
+        if isinstance(plan, Admit):
+            self._guarded(plan.request, lambda: self._admit(plan.request, plan.slot))
+        elif isinstance(plan, Prefill):
+            self._guarded(plan.request, lambda: self._prefill(plan.request, plan.start, plan.end))
+        else:
+            self._decode(plan.requests)
+        return True
+
+    def _guarded(self, request: Request, work: Callable[[], None]) -> None:
+        """Do one request's work; it alone fails with what goes wrong, unless the device is gone."""
         try:
-            if isinstance(plan, Admit):
-                self._admit(request)
-            elif isinstance(plan, Prefill):
-                self._prefill(request, plan.start, plan.end)
-            else:
-                self._decode(request)
-        except Exception as error:  # noqa: BLE001 - the top of one request; it fails, the engine goes on
+            work()
+        except Exception as error:  # noqa: BLE001 - the top of one request
             self._fail(request, to_info(error))
             if isinstance(error, DeviceError):
                 self._lose_model(error)
-        return True
 
     def close(self) -> None:
         """Give the device back; what still runs ends as cancelled."""
@@ -129,6 +132,7 @@ class Engine:
             self._post(ModelFailed(command.model_id, to_info(error)))
             return
         self._caches = PrefixCache(self._model.new_cache)
+        self._scheduler.resize(self._model.slots)
         self._post(ModelLoaded(self._model.info))
 
     def _unload(self, command: UnloadModel) -> None:
@@ -176,8 +180,11 @@ class Engine:
         self._scheduler.add(request)
         self._post_positions()
 
-    def _admit(self, request: Request) -> None:
-        """Render, tokenise and find the longest reusable prefix."""
+    def _admit(self, request: Request, slot: int) -> None:
+        """Render, tokenise and find the longest reusable prefix; or go on where the request gave way."""
+        if request.running is not None:
+            self._place(request, slot)
+            return
         command, clock = request.command, request.clock
         model, caches = self._model, self._caches
         if model is None or caches is None or model.info.model_id != command.model_id:
@@ -219,7 +226,14 @@ class Engine:
             budget=budget,
             budget_reason="context" if reason == "context" else "length",
         )
+        self._place(request, slot)
         self._post(PrefillProgress(request.id, cached, cached, total))
+
+    def _place(self, request: Request, slot: int) -> None:
+        model, running = self._require(request)
+        assert self._caches is not None
+        running.cache = model.place(running.cache, slot)
+        self._caches.move(request.conversation_id, running.cache)
 
     def _prefill(self, request: Request, start: int, end: int) -> None:
         model, running = self._require(request)
@@ -234,14 +248,34 @@ class Engine:
             request.clock.prefilled = time.perf_counter_ns()
             self._commit(request, logits)
 
-    def _decode(self, request: Request) -> None:
-        model, running = self._require(request)
-        assert self._caches is not None
-        token_id = request.output_ids[-1]
-        with RECORDER.span("decode step", request=request.id, token=len(request.output_ids)):
-            logits = model.decode(token_id, running.cache)
-        self._caches.extend(request.command.conversation_id, (token_id,))
-        self._commit(request, logits)
+    def _decode(self, requests: tuple[Request, ...]) -> None:
+        """One more token for every request, in one call."""
+        try:
+            logits = self._forward(requests)
+        except DeviceError as error:
+            self._lose_model(error)
+            return
+        except Exception as error:  # noqa: BLE001 - which request is at fault shows when each runs alone
+            if len(requests) == 1:
+                self._fail(requests[0], to_info(error))
+            for request in requests if len(requests) > 1 else ():
+                self._decode((request,))
+            return
+        for request, row in zip(requests, logits, strict=True):
+            self._guarded(request, partial(self._commit, request, row))
+
+    def _forward(self, requests: tuple[Request, ...]) -> list[Logits]:
+        model, caches = self._model, self._caches
+        assert model is not None
+        assert caches is not None
+        running = [self._require(request)[1] for request in requests]
+        token_ids = [request.output_ids[-1] for request in requests]
+        only = requests[0].id if len(requests) == 1 else None
+        with RECORDER.span("decode step", request=only, rows=len(requests)):
+            logits = model.decode(token_ids, [one.cache for one in running])
+        for request, token_id in zip(requests, token_ids, strict=True):
+            caches.extend(request.conversation_id, (token_id,))
+        return logits
 
     def _commit(self, request: Request, logits: Logits) -> None:
         """Draw a token, show its text, and end the request if it was the last."""
@@ -293,6 +327,8 @@ class Engine:
         self._leave(request)
 
     def _leave(self, request: Request) -> None:
+        if self._caches is not None:
+            self._caches.let_go(request.conversation_id)
         self._scheduler.release(request)
         self._marks.clear(request.id)
         RECORDER.end_request(request.id)
@@ -301,10 +337,3 @@ class Engine:
     def _post_positions(self) -> None:
         for request, position in self._scheduler.positions():
             self._post(Queued(request.id, position))
-
-
-def _title(command: Generate) -> str:
-    """What a recording calls the request; the text itself stays out of it."""
-    asked = sum(turn.role == "user" for turn in command.turns)
-    looks = any(isinstance(part, ImagePart) for turn in command.turns for part in turn.parts)
-    return f"{'Image' if looks else 'Chat'}, turn {asked}"

@@ -37,6 +37,7 @@ class PrefixCache:
         self._max_entries = max_entries
         self._max_host_bytes = max_host_bytes
         self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._held: set[str] = set()
 
     def take(
         self,
@@ -46,6 +47,7 @@ class PrefixCache:
     ) -> tuple[KvCache, int]:
         """The conversation's cache, cut to the longest prefix it shares with a prompt of that identity.
 
+        It is held, that is never dropped for another, until `let_go`.
         `reusable` may shorten a prefix to where the family can continue. The last position is always left to
         compute: its logits are needed. Returns the cache and the positions kept.
         """
@@ -58,8 +60,17 @@ class PrefixCache:
         kept = reusable(shared)
         entry.cache.set_seq_length(kept)
         entry.identity = list(identity[:kept])
-        self._evict(keep=conversation_id)
+        self._held.add(conversation_id)
+        self._evict()
         return entry.cache, kept
+
+    def let_go(self, conversation_id: str) -> None:
+        """The conversation's request has ended; its KV may be dropped when room is needed."""
+        self._held.discard(conversation_id)
+
+    def move(self, conversation_id: str, cache: KvCache) -> None:
+        """The conversation's KV is on another slot now."""
+        self._entries[conversation_id].cache = cache
 
     def extend(self, conversation_id: str, identity: Sequence[Hashable]) -> None:
         """Say what the positions just computed stand for."""
@@ -69,6 +80,7 @@ class PrefixCache:
 
     def forget(self, conversation_id: str) -> None:
         """Drop the conversation's KV."""
+        self._held.discard(conversation_id)
         entry = self._entries.pop(conversation_id, None)
         if entry is not None:
             entry.cache.discard()
@@ -78,10 +90,12 @@ class PrefixCache:
         for conversation_id in list(self._entries):
             self.forget(conversation_id)
 
-    def _evict(self, keep: str) -> None:
-        while len(self._entries) > 1 and self._over_limit():
-            oldest = next(key for key in self._entries if key != keep)
-            self.forget(oldest)
+    def _evict(self) -> None:
+        for conversation_id in list(self._entries):
+            if not self._over_limit():
+                return
+            if conversation_id not in self._held:
+                self.forget(conversation_id)
 
     def _over_limit(self) -> bool:
         if len(self._entries) > self._max_entries:

@@ -81,6 +81,22 @@ class Request:
         """The request id."""
         return self.command.request_id
 
+    @property
+    def conversation_id(self) -> str:
+        """Whose KV cache it uses; only one request of a conversation runs at a time."""
+        return self.command.conversation_id
+
+    @property
+    def background(self) -> bool:
+        """Whether it gives way to what somebody waits for."""
+        return self.command.priority == "background"
+
+    @property
+    def prompt_done(self) -> bool:
+        """Whether every position of the prompt is computed."""
+        running = self.running
+        return running is not None and running.computed >= len(running.prompt.token_ids)
+
     def usage(self) -> Usage:
         """Token counts so far."""
         running = self.running

@@ -67,6 +67,8 @@ class FamilyModel(Protocol):
     info: ModelInfo
     vocab_size: int
     eos_ids: frozenset[int]
+    slots: int
+    """Conversations that can be on the device at once."""
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -77,14 +79,17 @@ class FamilyModel(Protocol):
     def new_cache(self) -> KvCache:
         """An empty cache for one conversation."""
 
+    def place(self, cache: KvCache, slot: int) -> KvCache:
+        """The cache on that slot (0 to `slots` - 1); the one given is not used any more."""
+
     def reusable_prefix(self, prompt: Prompt, length: int) -> int:
         """The longest prefix of at most `length` positions that a continued prefill may start after."""
 
     def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
         """Compute positions `start..end` of the prompt; returns the logits after the last, shape (vocab,)."""
 
-    def decode(self, token_id: int, cache: KvCache) -> Logits:
-        """Compute one more position; returns the logits after it, shape (vocab,)."""
+    def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
+        """Compute one more position for each conversation, in one call; their logits, each (vocab,)."""
 
     def token_stream(self) -> TokenStream:
         """A new incremental detokeniser."""

@@ -57,7 +57,7 @@ class DecodeStream:
 
 
 class CausalLm:
-    """A loaded text model with one conversation at a time on its slot."""
+    """A loaded text model; each of its slots holds one conversation at a time."""
 
     def __init__(self, model: Any, tokenizer: Any, info: ModelInfo, eos_ids: frozenset[int]) -> None:
         self.vendor_model = model
@@ -65,6 +65,9 @@ class CausalLm:
         self.info = info
         self.vocab_size = int(model.config.vocab_size)
         self.eos_ids = eos_ids
+        backend = model.npu_backend
+        self._slots = slots_of(len(backend.mxq_models), int(backend.k_per_model))
+        self.slots = len(self._slots)
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -84,8 +87,18 @@ class CausalLm:
         return Prompt(token_ids=ids, identity=ids)
 
     def new_cache(self) -> KvCache:
-        """An empty cache for one conversation on the model's first slot."""
-        return new_slot_cache(self.vendor_model)
+        """An empty cache for one conversation, on the first slot until it is placed."""
+        return new_slot_cache(self.vendor_model, self._slots[0])
+
+    def place(self, cache: KvCache, slot: int) -> KvCache:
+        """The cache on that slot; its KV follows when it is used next, through the vendor's owner table."""
+        wanted, vendor_cache = self._slots[slot], cast("Any", cache)
+        if vendor_cache.slot_of(0) == wanted:
+            return cache
+        moved = cast("Any", new_slot_cache(self.vendor_model, wanted))
+        moved.layers[0] = vendor_cache.layers[0]
+        moved.rope_deltas = vendor_cache.rope_deltas
+        return cast("KvCache", moved)
 
     def reusable_prefix(self, prompt: Prompt, length: int) -> int:
         """Text continues after any position."""
@@ -93,11 +106,11 @@ class CausalLm:
 
     def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
         """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
-        return self._forward(prompt.token_ids[start:end], cache)
+        return self._forward([prompt.token_ids[start:end]], [cache])[0]
 
-    def decode(self, token_id: int, cache: KvCache) -> Logits:
-        """Compute one more position; returns the logits after it, shape (vocab,)."""
-        return self._forward([token_id], cache)
+    def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
+        """Compute one more position for each conversation, in one call; their logits, each (vocab,)."""
+        return self._forward([[token_id] for token_id in token_ids], caches)
 
     def token_stream(self) -> DecodeStream:
         """A new incremental detokeniser."""
@@ -107,29 +120,48 @@ class CausalLm:
         """Give the device memory back; caches of this model are lost."""
         dispose_model(self.vendor_model)
 
-    def _forward(self, ids: list[int], cache: KvCache) -> Logits:
+    def _forward(self, rows: Sequence[list[int]], caches: Sequence[KvCache]) -> list[Logits]:
+        """One call for rows of equal length; the logits after each row's last token."""
         import torch
 
+        ids = torch.tensor(rows)
+        cache, options = self._batch(ids, caches)
         with torch.inference_mode(), device_faults(self.info.title):
             output = self.vendor_model(
-                input_ids=torch.tensor([ids]),
+                input_ids=ids,
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
-                npu_prefill_chunk_size=len(ids),
+                npu_prefill_chunk_size=ids.shape[1],
+                **options,
             )
-            return cast("Logits", output.logits.reshape(-1).numpy())
+            logits = output.logits.reshape(len(rows), -1).numpy()
+        return [logits[row] for row in range(len(rows))]
+
+    def _batch(self, ids: Any, caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
+        """What the vendor's forward takes: one row on the first slot is simple, all else is a batch."""
+        import torch
+
+        first = cast("Any", caches[0])
+        if len(caches) == 1 and first.slot_of(0) == (0, 0):
+            return first, {}
+        return type(first).from_rows(caches), {"attention_mask": torch.ones_like(ids)}
 
 
-def new_slot_cache(model: Any) -> KvCache:
-    """A one-row cache of the class the model's family uses, on its first slot."""
+def slots_of(models: int, per_model: int) -> list[tuple[int, int]]:
+    """Every (model, cache id), models in turn, so that few conversations spread over many cards."""
+    return [(model, cache_id) for cache_id in range(per_model) for model in range(models)]
+
+
+def new_slot_cache(model: Any, slot: tuple[int, int] = (0, 0)) -> KvCache:
+    """A one-row cache of the class the model's family uses, on one (model, cache id)."""
     backend = model.npu_backend
     return cast(
         "KvCache",
         model.get_mobilint_cache_cls()(
             backend.mxq_models,
             per_model_batch=backend.k_per_model,
-            slots=[(0, 0)],
+            slots=[slot],
             **model.get_mobilint_cache_kwargs(),
         ),
     )

@@ -52,6 +52,7 @@ class ImageText:
         self.info = info
         self.vocab_size = int(model.config.text_config.vocab_size)
         self.eos_ids = eos
+        self.slots = 1
         self.dynamic = bool(model.config.dynamic_vision)
         """Whether any number and size of pictures is taken."""
         self._image_token = int(model.config.image_token_id)
@@ -102,14 +103,19 @@ class ImageText:
                 cast("Any", cache).rope_deltas = (positions.max() + 1 - end).reshape(1, 1)
             return logits
 
-    def decode(self, token_id: int, cache: KvCache) -> Logits:
-        """Compute one more position; returns the logits after it, shape (vocab,)."""
+    def place(self, cache: KvCache, slot: int) -> KvCache:
+        """There is one slot."""
+        return cache
+
+    def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
+        """Compute one more position for the one conversation; its logits, (vocab,)."""
         import torch
 
+        (token_id,), (cache,) = token_ids, caches
         with torch.inference_mode(), device_faults(self.info.title):
             embeds = self._text.embed_tokens(torch.tensor([[token_id]]))
             position = cast("Any", cache).rope_deltas + cache.get_seq_length()
-            return self._forward(embeds, position.reshape(1, 1, 1).expand(3, 1, 1), cache)
+            return [self._forward(embeds, position.reshape(1, 1, 1).expand(3, 1, 1), cache)]
 
     def token_stream(self) -> DecodeStream:
         """A new incremental detokeniser."""

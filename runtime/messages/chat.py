@@ -10,6 +10,7 @@ from runtime.sampling_params import SamplingRequest
 Role = Literal["system", "user", "assistant"]
 
 
+Priority = Literal["interactive", "background"]
 StopReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 
 
@@ -87,6 +88,7 @@ class Generate:
     turns: tuple[Turn, ...]
     sampling: SamplingRequest
     submitted_ns: int
+    priority: Priority = "interactive"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ class ScriptedCache:
         self.length = 0
         self.discarded = False
         self.host_nbytes = 0
+        self.slot = 0
+        self.produced = 0
 
     def get_seq_length(self, index: int = 0) -> int:
         return self.length
@@ -55,6 +57,7 @@ class ScriptedModel:
     calls: list[tuple[str, int]] = field(default_factory=list)
     disposed: bool = False
     eos_ids: frozenset[int] = frozenset({EOS})
+    slots: int = 1
     vocab_size: int = VOCAB
     defaults: dict[str, float | int] = field(default_factory=lambda: {"temperature": 0.0})
 
@@ -84,26 +87,33 @@ class ScriptedModel:
     def new_cache(self) -> ScriptedCache:
         return ScriptedCache()
 
+    def place(self, cache: ScriptedCache, slot: int) -> ScriptedCache:
+        cache.slot = slot
+        return cache
+
     def reusable_prefix(self, prompt: Prompt, length: int) -> int:
         return length
 
     def prefill(self, prompt: Prompt, cache: ScriptedCache, start: int, end: int) -> Logits:
         assert cache.length == start
         self.calls.append(("prefill", end - start))
-        cache.length = end
-        self.produced = 0
-        return self._next()
-
-    def decode(self, token_id: int, cache: ScriptedCache) -> Logits:
-        self.calls.append(("decode", 1))
-        cache.length += 1
-        return self._next()
-
-    def _next(self) -> Logits:
         self.on_step(len(self.calls))
+        cache.length = end
+        cache.produced = 0
+        return self._next(cache)
+
+    def decode(self, token_ids: Sequence[int], caches: Sequence[ScriptedCache]) -> list[Logits]:
+        assert len({cache.slot for cache in caches}) == len(caches) <= self.slots
+        self.calls.append(("decode", len(caches)))
+        self.on_step(len(self.calls))
+        for cache in caches:
+            cache.length += 1
+        return [self._next(cache) for cache in caches]
+
+    def _next(self, cache: ScriptedCache) -> Logits:
         logits = np.zeros(VOCAB, dtype=np.float32)
-        logits[self.script[min(self.produced, len(self.script) - 1)]] = 1.0
-        self.produced += 1
+        logits[self.script[min(cache.produced, len(self.script) - 1)]] = 1.0
+        cache.produced += 1
         return logits
 
     def token_stream(self) -> CharStream:

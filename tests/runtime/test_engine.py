@@ -231,7 +231,7 @@ def test_bad_numbers_fail_the_request_and_drop_its_cache(
 ) -> None:
     bench = make()
     good = bench.model._next
-    monkeypatch.setattr(bench.model, "_next", lambda: np.full(64, np.nan, np.float32))
+    monkeypatch.setattr(bench.model, "_next", lambda _: np.full(64, np.nan, np.float32))
     bench.ask("r1", "hello")
     bench.run()
     assert bench.of(Failed, "r1")[0].error.code == "request.bad_logits"

@@ -39,6 +39,7 @@ def test_never_more_entries_than_allowed(prompts: list[tuple[str, list[int]]], l
     for conversation, prompt in prompts:
         cache, _ = caches.take(conversation, prompt, lambda length: length)
         assert not cache.discarded
+        caches.let_go(conversation)
         assert sum(not cache.discarded for cache in made) <= limit
 
 
@@ -62,4 +63,17 @@ def test_host_bytes_are_bounded() -> None:
     caches = PrefixCache(make, max_host_bytes=250)
     for name in "abcd":
         caches.take(name, [1, 2], lambda length: length)
+        caches.let_go(name)
     assert [cache.discarded for cache in made] == [True, True, False, False]
+
+
+def test_what_is_in_use_is_never_dropped() -> None:
+    caches = PrefixCache(ScriptedCache, max_entries=1)
+    first, _ = caches.take("a", [1, 2], lambda length: length)
+    second, _ = caches.take("b", [1, 2], lambda length: length)
+    assert not first.discarded
+    assert not second.discarded
+    caches.let_go("a")
+    caches.take("c", [1, 2], lambda length: length)
+    assert first.discarded
+    assert not second.discarded

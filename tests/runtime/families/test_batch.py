@@ -1,0 +1,235 @@
+"""Several conversations on one batch artifact, through the engine, against plain transformers one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.config import RuntimeConfig
+from runtime.devices import activate, vendor_stack
+from runtime.engine import Engine
+from runtime.families.base import Prompt
+from runtime.families.causal_lm import CausalLm, model_info
+from runtime.lane import CancelMarks
+from runtime.layout import LayoutRequest
+from runtime.messages import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    LoadModel,
+    ModelUnloaded,
+    TextDelta,
+    TextPart,
+    Turn,
+)
+from runtime.sampling_params import SamplingRequest
+from runtime.simulator.build import build_artifact
+from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
+
+K = 4
+COUNT = 10
+
+
+class Numbers(CausalLm):
+    """The text model with numbers for words: a test needs no tokenizer."""
+
+    def render(self, turns: Sequence[Turn]) -> str:
+        return " ".join(turn.text for turn in turns)
+
+    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+        ids = [int(word) for word in text.split()]
+        return Prompt(ids, ids)
+
+    def token_stream(self) -> Any:
+        return NumberStream()
+
+
+class NumberStream:
+    """Every token is a number and a space."""
+
+    def push(self, token_id: int) -> str:
+        return f"{token_id} "
+
+    def finish(self) -> str:
+        return ""
+
+
+class Lane:
+    """An engine whose calls to the device are counted by their rows."""
+
+    def __init__(self, folder: Path, **layout: Any) -> None:
+        self.events: list[Event] = []
+        self.marks = CancelMarks()
+        self.rows: list[int] = []
+        self._folder = folder
+        self.engine = Engine(RuntimeConfig(folder, "simulated"), self.events.append, self.marks, self._load)
+        self.engine.handle(LoadModel("tiny", str(folder), LayoutRequest(**layout)))
+
+    def _load(self, model_id: str, folder: Path, layout: LayoutRequest, *_: Any) -> Numbers:
+        active = activate("simulated")
+        vendor_stack()
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder), local_files_only=True, max_batch_size=layout.max_batch_size or K
+        )
+        info = model_info(model_id, folder, "llama", "chat", model, active, 0.0)
+        numbers = Numbers(model, None, info, frozenset())
+        decode = numbers.decode
+
+        def counted(token_ids: Sequence[int], caches: Sequence[Any]) -> Any:
+            self.rows.append(len(token_ids))
+            return decode(token_ids, caches)
+
+        numbers.decode = counted  # type: ignore[method-assign]
+        return numbers
+
+    def ask(self, request_id: str, conversation: str, prompt: Sequence[int], **options: Any) -> None:
+        text = " ".join(map(str, prompt))
+        sampling = SamplingRequest(temperature=0.0, max_tokens=options.pop("count", COUNT))
+        turns = (Turn("user", (TextPart(text),)),)
+        self.engine.handle(Generate(request_id, conversation, "tiny", turns, sampling, 1, **options))
+
+    def run(self, steps: int | None = None) -> None:
+        for _ in itertools.count() if steps is None else range(steps):
+            if not self.engine.step():
+                return
+
+    def answer(self, request_id: str) -> list[int]:
+        mine = [event for event in self.events if getattr(event, "request_id", None) == request_id]
+        assert not [event for event in mine if isinstance(event, Failed)], mine
+        assert len([event for event in mine if isinstance(event, Finished)]) == 1
+        return [int(w) for event in mine if isinstance(event, TextDelta) for w in event.text.split()]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("batch") / "checkpoint", "llama")
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint: Path) -> Path:
+    made = checkpoint.parent / "artifact"
+    build_artifact(checkpoint, made, max_batch_size=K, context_length=96, prefill_chunk=16)
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(checkpoint: Path) -> Callable[[Sequence[int], int], list[int]]:
+    plain = plain_model(checkpoint)
+    return lambda prompt, count: greedy(plain, list(prompt), count)
+
+
+@pytest.fixture(scope="module")
+def lane(folder: Path) -> Iterator[Lane]:
+    lane = Lane(folder)
+    yield lane
+    lane.engine.close()
+
+
+Expected = Callable[[Sequence[int], int], list[int]]
+PROMPTS = [list(range(start, start + length)) for start, length in ((1, 5), (40, 23), (7, 1), (60, 17))]
+
+
+def test_four_conversations_share_each_call_and_do_not_mix(lane: Lane, expected: Expected) -> None:
+    lane.rows.clear()
+    for index, prompt in enumerate(PROMPTS):
+        lane.ask(f"four-{index}", f"four-{index}", prompt)
+    lane.run()
+    for index, prompt in enumerate(PROMPTS):
+        assert lane.answer(f"four-{index}") == expected(prompt, COUNT)
+    assert max(lane.rows) == K
+    assert len(lane.rows) < 2 * COUNT
+
+
+def test_rows_join_and_leave_at_every_step(lane: Lane, expected: Expected) -> None:
+    for index, prompt in enumerate(PROMPTS * 2):
+        lane.ask(f"join-{index}", f"join-{index}", prompt, count=3 + index)
+        lane.run(steps=4)
+    lane.run()
+    for index, prompt in enumerate(PROMPTS * 2):
+        assert lane.answer(f"join-{index}") == expected(prompt, 3 + index)
+
+
+def test_more_conversations_than_slots_come_back_to_their_kv(lane: Lane, expected: Expected) -> None:
+    for turn in range(2):
+        for index in range(K + 2):
+            prompt = [10 + index, *range(30, 50), *([90 + index] * turn)]
+            lane.ask(f"many-{turn}-{index}", f"many-{index}", prompt, count=4)
+        lane.run()
+    for index in range(K + 2):
+        prompt = [10 + index, *range(30, 50), 90 + index]
+        assert lane.answer(f"many-1-{index}") == expected(prompt, 4)
+        finished = next(
+            e for e in lane.events if isinstance(e, Finished) and e.request_id == f"many-1-{index}"
+        )
+        assert finished.usage.cached == 21
+
+
+def test_a_background_request_gives_way_and_goes_on_where_it_was(lane: Lane, expected: Expected) -> None:
+    long = list(range(1, 60))
+    for index in range(K):
+        lane.ask(f"behind-{index}", f"behind-{index}", [index + 1, *long], priority="background")
+    lane.run(steps=2 * K + 3)
+    lane.ask("quick", "quick", PROMPTS[0])
+    lane.run()
+    order = [e.request_id for e in lane.events if isinstance(e, Finished)]
+    assert order.index("quick") < order.index("behind-3")
+    assert lane.answer("quick") == expected(PROMPTS[0], COUNT)
+    for index in range(K):
+        assert lane.answer(f"behind-{index}") == expected([index + 1, *long], COUNT)
+
+
+def test_two_models_side_by_side_make_twice_the_slots(folder: Path, expected: Expected) -> None:
+    lane = Lane(folder, max_batch_size=2 * K)
+    for index in range(2 * K):
+        lane.ask(f"r{index}", f"r{index}", [index + 1, *range(20, 30)])
+    lane.run()
+    for index in range(2 * K):
+        assert lane.answer(f"r{index}") == expected([index + 1, *range(20, 30)], COUNT)
+    assert max(lane.rows) == 2 * K
+    lane.engine.handle(LoadModel("tiny", str(folder), LayoutRequest()))
+    assert any(isinstance(event, ModelUnloaded) for event in lane.events)
+    lane.engine.close()
+
+
+NAMES = itertools.count()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"),
+            st.lists(st.integers(1, 20), min_size=1, max_size=30),
+            st.integers(1, 5),
+            st.booleans(),
+            st.integers(0, 8),
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_any_composition_equals_the_plain_model(
+    lane: Lane, expected: Expected, work: list[tuple[str, list[int], int, bool, int]]
+) -> None:
+    run = next(NAMES)
+    for index, (conversation, prompt, count, background, steps) in enumerate(work):
+        lane.ask(
+            f"p{run}-{index}",
+            f"p{run % 3}-{conversation}",  # conversations of earlier examples come back
+            prompt,
+            count=count,
+            priority="background" if background else "interactive",
+        )
+        lane.run(steps)
+    lane.run()
+    for index, (_, prompt, count, _, _) in enumerate(work):
+        assert lane.answer(f"p{run}-{index}") == expected(prompt, count)
