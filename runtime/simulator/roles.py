@@ -8,10 +8,12 @@ from pathlib import Path
 
 from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.simulator.artifact import Header
+from runtime.simulator.aya_vision import AyaVision
 from runtime.simulator.bert import BertEncoder
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.deepstack_decoder import DeepstackDecoder
 from runtime.simulator.deepstack_vision import DeepstackVision
+from runtime.simulator.eagle3 import Eagle3Base, Eagle3Draft, Eagle3Projector
 from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
 from runtime.simulator.mrope_decoder import MropeDecoder
@@ -23,6 +25,7 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "decoder": Decoder,
     "exaone4 decoder": Exaone4Decoder,
     "cohere2 decoder": Cohere2Decoder,
+    "aya vision": AyaVision,
     "bert": BertEncoder,
     "mrope decoder": MropeDecoder,
     "bundled static decoder": partial(DeepstackDecoder, split=False, dynamic=False),
@@ -31,6 +34,9 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "split dynamic decoder": partial(DeepstackDecoder, split=True, dynamic=True),
     "vision": Vision,
     "deepstack vision": DeepstackVision,
+    "eagle3 base": Eagle3Base,
+    "eagle3 draft": Eagle3Draft,
+    "eagle3 fc": Eagle3Projector,
     "whisper encoder": WhisperEncoder,
     "whisper decoder": WhisperDecoder,
 }
