@@ -26,7 +26,7 @@ class Paths:
 
     @property
     def database(self) -> Path:
-        """Conversations, transcripts, images and the index of recordings."""
+        """Conversations, transcripts and images."""
         return self.data / "library.db"
 
     @property
