@@ -131,14 +131,6 @@ def builders() -> dict[str, Builder]:
     }
 
 
-def speculative(draft_dir: Path) -> Builder:
-    """The builder of a checkpoint with the EAGLE-3 draft in `draft_dir`; raises like `build_artifact`."""
-    from runtime.simulator.build_eagle3 import build_eagle3
-
-    draft = Checkpoint(draft_dir)
-    return lambda checkpoint, target: build_eagle3(checkpoint, draft, target)
-
-
 def build_artifact(
     hf_dir: Path,
     out_dir: Path,
@@ -150,7 +142,6 @@ def build_artifact(
     target_device: str = "aries-rb",
     image_side: int | None = None,
     split_features: bool = False,
-    draft_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Read the checkpoint in `hf_dir` and write a simulated artifact folder `out_dir`.
@@ -158,8 +149,7 @@ def build_artifact(
     `core_modes` are compiled in (the first is what `auto` takes), `max_batch_size` is the number of KV slots,
     `context_length` the positions of each, `prefill_chunk` the most positions of one prefill step,
     `image_side` the pixels of the square picture an image model is compiled for (None: any size).
-    `split_features` chooses the newer of Qwen3-VL's two layouts. `draft_dir` holds an EAGLE-3 draft for the
-    checkpoint and makes a model that answers by speculation. `out_dir` must not exist or be empty; it
+    `split_features` chooses the newer of Qwen3-VL's two layouts. `out_dir` must not exist or be empty; it
     appears only when complete. `progress` gets a stage and a fraction in 0..1.
 
     Raises SettingError for values out of range, ModelUnsupportedError, ModelIncompleteError or
@@ -176,7 +166,7 @@ def build_artifact(
         split_features,
     )
     _check(options)
-    builder = builders().get(checkpoint.model_type) if draft_dir is None else speculative(draft_dir)
+    builder = builders().get(checkpoint.model_type)
     if builder is None:
         raise ModelUnsupportedError(
             f"The checkpoint {hf_dir} is of the family “{checkpoint.model_type}”, which cannot be simulated.",

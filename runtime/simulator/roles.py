@@ -13,7 +13,6 @@ from runtime.simulator.bert import BertEncoder
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.deepstack_decoder import DeepstackDecoder
 from runtime.simulator.deepstack_vision import DeepstackVision
-from runtime.simulator.eagle3 import Eagle3Base, Eagle3Draft, Eagle3Projector
 from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
 from runtime.simulator.mrope_decoder import MropeDecoder
@@ -34,9 +33,6 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "split dynamic decoder": partial(DeepstackDecoder, split=True, dynamic=True),
     "vision": Vision,
     "deepstack vision": DeepstackVision,
-    "eagle3 base": Eagle3Base,
-    "eagle3 draft": Eagle3Draft,
-    "eagle3 fc": Eagle3Projector,
     "whisper encoder": WhisperEncoder,
     "whisper decoder": WhisperDecoder,
 }
