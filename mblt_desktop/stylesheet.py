@@ -61,7 +61,7 @@ QPushButton[kind="link"] { background: transparent; border: 0;
   color: $accent; padding: 2px; text-align: left; }
 QPushButton[kind="link"]:hover, QPushButton[kind="link"]:focus { text-decoration: underline; }
 QPushButton[kind="link"]:disabled { color: $faint; }
-QPushButton::menu-indicator { image: url($down); width: 12px; height: 12px;
+QPushButton::menu-indicator { image: url("$down"); width: 12px; height: 12px;
   subcontrol-origin: padding; subcontrol-position: right center; right: 8px; }
 QPushButton[menu="true"] { padding: 5px 22px 5px 4px; }
 
@@ -94,18 +94,18 @@ QPlainTextEdit[role="composer"], QTextEdit[role="composer"] { background: transp
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {
   background: transparent; border: 0; padding: 0; min-height: 0; }
 QComboBox::drop-down { border: 0; width: 24px; subcontrol-position: right center; }
-QComboBox::down-arrow { image: url($down); width: 12px; height: 12px; }
+QComboBox::down-arrow { image: url("$down"); width: 12px; height: 12px; }
 QComboBox QAbstractItemView { background: $surface; border: 1px solid $border; padding: 4px;
   selection-background-color: $accent_soft; selection-color: $accent; outline: 0; }
 QAbstractSpinBox::up-button { border: 0; width: 20px; subcontrol-position: top right; }
 QAbstractSpinBox::down-button { border: 0; width: 20px; subcontrol-position: bottom right; }
-QAbstractSpinBox::up-arrow { image: url($up); width: 10px; height: 10px; }
-QAbstractSpinBox::down-arrow { image: url($down); width: 10px; height: 10px; }
+QAbstractSpinBox::up-arrow { image: url("$up"); width: 10px; height: 10px; }
+QAbstractSpinBox::down-arrow { image: url("$down"); width: 10px; height: 10px; }
 
 QCheckBox, QRadioButton { spacing: 8px; background: transparent; }
 QCheckBox::indicator { width: 16px; height: 16px;
   border: 1px solid $faint; border-radius: 4px; background: $surface; }
-QCheckBox::indicator:checked { background: $accent; border: 1px solid $accent; image: url($check); }
+QCheckBox::indicator:checked { background: $accent; border: 1px solid $accent; image: url("$check"); }
 QCheckBox::indicator:focus, QCheckBox::indicator:hover { border: 1px solid $accent; }
 QRadioButton::indicator { width: 14px; height: 14px; border: 1px solid $faint; border-radius: 8px;
   background: $surface; }

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QApplication, QLabel
 
+from mblt_desktop.stylesheet import stylesheet
 from mblt_desktop.theme import DARK, LIGHT, apply_theme, current_theme, font, icon, icon_names
 from mblt_desktop.tokens import Theme
 from mblt_desktop.widgets import IconButton
@@ -89,3 +90,17 @@ def test_void_calls_keep_their_reference_to_none(qapp: QApplication, qtbot):
     for number in range(300):
         label.setIndent(number)
     assert sys.getrefcount(None) > before - 50
+
+
+@pytest.mark.parametrize("folder", ["plain", "with space", "모델 폴더 é 🚀", "-x", "it's (1)"])
+def test_the_stylesheet_can_be_read_wherever_its_pictures_lie(
+    qapp: QApplication, qtbot, tmp_path, folder: str
+):
+    (tmp_path / folder).mkdir()
+    images = {name: str(tmp_path / folder / f"{name}.svg") for name in ("up", "down", "right", "check")}
+    label = QLabel()
+    qtbot.addWidget(label)
+    # Qt warns about a stylesheet that it cannot parse, and a warning fails the test.
+    label.setStyleSheet(stylesheet(LIGHT, images))
+    label.ensurePolished()
+    assert "$" not in stylesheet(LIGHT, images)
