@@ -110,6 +110,7 @@ def builders() -> dict[str, Builder]:
     """The builder of each checkpoint family."""
     from runtime.simulator.build_aya import build_aya_vision
     from runtime.simulator.build_bert import build_bert
+    from runtime.simulator.build_blip import build_blip
     from runtime.simulator.build_decoder import build_decoder
     from runtime.simulator.build_qwen3_vl import build_qwen3_vl
     from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
@@ -125,6 +126,7 @@ def builders() -> dict[str, Builder]:
         "cohere2": build_cohere2,
         "aya_vision": build_aya_vision,
         "bert": build_bert,
+        "blip": build_blip,
         "qwen2_vl": build_qwen2_vl,
         "qwen3_vl": build_qwen3_vl,
         "whisper": build_whisper,

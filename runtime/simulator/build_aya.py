@@ -70,8 +70,8 @@ def _check(checkpoint: Checkpoint, config: Any) -> None:
     if config.vision_feature_select_strategy != "full" or config.vision_feature_layer != -1:
         raise ModelUnsupportedError(
             f"The checkpoint {checkpoint.folder} cannot be simulated: it feeds the text model from the layer "
-            f"{config.vision_feature_layer} by “{config.vision_feature_select_strategy}”, and the vendor's class "
-            "knows all patches of the last layer only.",
+            f"{config.vision_feature_layer} by “{config.vision_feature_select_strategy}”, where the vendor's "
+            "class knows all patches of the last layer only.",
             remedy="Choose another checkpoint.",
         )
 

@@ -10,6 +10,7 @@ from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.simulator.artifact import Header
 from runtime.simulator.aya_vision import AyaVision
 from runtime.simulator.bert import BertEncoder
+from runtime.simulator.blip import BlipDecoder, BlipVision
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.deepstack_decoder import DeepstackDecoder
 from runtime.simulator.deepstack_vision import DeepstackVision
@@ -26,6 +27,8 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "cohere2 decoder": Cohere2Decoder,
     "aya vision": AyaVision,
     "bert": BertEncoder,
+    "blip vision": BlipVision,
+    "blip decoder": BlipDecoder,
     "mrope decoder": MropeDecoder,
     "bundled static decoder": partial(DeepstackDecoder, split=False, dynamic=False),
     "bundled dynamic decoder": partial(DeepstackDecoder, split=False, dynamic=True),
