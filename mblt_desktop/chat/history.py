@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QListWidget, QListWidgetItem, QMenu
 
 from mblt_desktop.chat.titles import group_name
@@ -73,6 +73,17 @@ class HistoryList(QListWidget):
                 self.setCurrentItem(item)
                 return
         self.setCurrentRow(-1)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Lines measured before a style was applied have the wrong height."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.StyleChange, QEvent.Type.FontChange):
+            self.scheduleDelayedItemsLayout()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The stylesheet is applied at the first show."""
+        super().showEvent(event)
+        self.scheduleDelayedItemsLayout()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """F2 renames, Delete deletes."""

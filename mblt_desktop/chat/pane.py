@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QTimer, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QInputDialog, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.chat.attachments import IMAGES, TEXTS, AttachmentLoader, as_block
@@ -23,6 +24,8 @@ from mblt_desktop.widgets import Page
 from runtime.errors import RequestError, to_info
 
 DRAFT_DELAY_MS = 400
+NARROW = 1100
+"""Pixels below which the inspector gives way."""
 _NO_IMAGES = RequestError(
     "The loaded model reads text only, so the picture was not attached.",
     remedy="Load an image model in Models, or ask about the picture in the Image pane.",
@@ -52,6 +55,8 @@ class ChatPane(QWidget):
         self._body = QStackedWidget()
         self._drafts = QTimer(self, singleShot=True, interval=DRAFT_DELAY_MS)
         self._editing: Message | None = None
+        self._narrow = False
+        self._had_inspector = True
         self.conversation: Conversation = self._store.create()
         self._build()
         self._connect()
@@ -114,6 +119,16 @@ class ChatPane(QWidget):
         self._exporter.saved.connect(self._on_exported)
         self._exporter.failed.connect(self._context.show_error)
         self.header.inspector_toggled.connect(self.inspector.setVisible)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the text needs the inspector's room; it comes back with the room."""
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW
+        if narrow != self._narrow:
+            self._narrow = narrow
+            if narrow:
+                self._had_inspector = self.header.panel.isChecked()
+            self.header.panel.setChecked(self._had_inspector and not narrow)
 
     # -- what the window calls --------------------------------------------------------------------
 

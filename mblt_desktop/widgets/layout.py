@@ -39,7 +39,7 @@ class HeaderBar(QFrame):
         """The heading."""
         return self._title.text()
 
-    def set_title(self, title: str, least: int = 320) -> None:
+    def set_title(self, title: str, least: int = 96) -> None:
         """Change the heading; in a narrow window it is cut, but not below `least` pixels."""
         self._title.setText(title)
         self._title.setMinimumWidth(min(least, self._title.fontMetrics().horizontalAdvance(title) + 2))

@@ -418,3 +418,40 @@ def test_exporting_the_chat(qtbot, pane, script, context, tmp_path, monkeypatch)
     pane.header.export_requested.emit("json")
     qtbot.waitUntil(lambda: len(context.shell.errors) == 1)
     assert "chat.json" in context.shell.errors[0].summary
+
+
+# -- the window's width -----------------------------------------------------------------------------
+
+
+def test_the_inspector_gives_way_in_a_narrow_window_and_comes_back(pane):
+    assert pane.inspector.isVisible()
+    pane.resize(900, 600)
+    assert not pane.inspector.isVisible()
+    pane.header.panel.setChecked(True)
+    assert pane.inspector.isVisible()
+    pane.resize(1376, 866)
+    assert pane.inspector.isVisible()
+    pane.header.panel.setChecked(False)
+    pane.resize(900, 600)
+    pane.resize(1376, 866)
+    assert not pane.inspector.isVisible()
+
+
+def test_a_long_title_is_cut_and_the_buttons_stay(pane, script):
+    script.exchange("A question with a long first line that does not fit into the header", "Yes")
+    pane.resize(900, 600)
+    export, title = pane.header.export, pane.page.header._title
+    assert export.isVisible()
+    assert title.geometry().right() < pane.header.model.geometry().left()
+    assert pane.header.model.geometry().right() < export.geometry().left()
+    assert title.toolTip() == pane.conversation.title
+
+
+def test_lines_of_the_list_have_their_height_from_the_start(qtbot, context):
+    conversation = context.store.conversations.create()
+    context.store.conversations.update(conversation.id, title="There at the start", titled=True)
+    pane = ChatPane(context)
+    qtbot.addWidget(pane)
+    pane.show()
+    qtbot.waitUntil(lambda: pane.history.list.visualItemRect(pane.history.list.item(1)).height() > 24)
+    pane.close_down()
