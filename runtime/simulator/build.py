@@ -112,6 +112,7 @@ def builders() -> dict[str, Builder]:
     from runtime.simulator.build_bert import build_bert
     from runtime.simulator.build_blip import build_blip
     from runtime.simulator.build_decoder import build_decoder
+    from runtime.simulator.build_qwen3_asr import build_qwen3_asr
     from runtime.simulator.build_qwen3_vl import build_qwen3_vl
     from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
     from runtime.simulator.build_vision import build_qwen2_vl
@@ -129,8 +130,17 @@ def builders() -> dict[str, Builder]:
         "blip": build_blip,
         "qwen2_vl": build_qwen2_vl,
         "qwen3_vl": build_qwen3_vl,
+        "qwen3_asr": build_qwen3_asr,
         "whisper": build_whisper,
     }
+
+
+def speculative(draft_dir: Path) -> Builder:
+    """The builder of a checkpoint with the EAGLE-3 draft in `draft_dir`; raises like `build_artifact`."""
+    from runtime.simulator.build_eagle3 import build_eagle3
+
+    draft = Checkpoint(draft_dir)
+    return lambda checkpoint, target: build_eagle3(checkpoint, draft, target)
 
 
 def build_artifact(
@@ -144,6 +154,7 @@ def build_artifact(
     target_device: str = "aries-rb",
     image_side: int | None = None,
     split_features: bool = False,
+    draft_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Read the checkpoint in `hf_dir` and write a simulated artifact folder `out_dir`.
@@ -151,7 +162,8 @@ def build_artifact(
     `core_modes` are compiled in (the first is what `auto` takes), `max_batch_size` is the number of KV slots,
     `context_length` the positions of each, `prefill_chunk` the most positions of one prefill step,
     `image_side` the pixels of the square picture an image model is compiled for (None: any size).
-    `split_features` chooses the newer of Qwen3-VL's two layouts. `out_dir` must not exist or be empty; it
+    `split_features` chooses the newer of Qwen3-VL's two layouts. `draft_dir` holds an EAGLE-3 draft for the
+    checkpoint and makes a model that answers by speculation. `out_dir` must not exist or be empty; it
     appears only when complete. `progress` gets a stage and a fraction in 0..1.
 
     Raises SettingError for values out of range, ModelUnsupportedError, ModelIncompleteError or
@@ -168,7 +180,7 @@ def build_artifact(
         split_features,
     )
     _check(options)
-    builder = builders().get(checkpoint.model_type)
+    builder = builders().get(checkpoint.model_type) if draft_dir is None else speculative(draft_dir)
     if builder is None:
         raise ModelUnsupportedError(
             f"The checkpoint {hf_dir} is of the family “{checkpoint.model_type}”, which cannot be simulated.",

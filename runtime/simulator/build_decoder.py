@@ -15,7 +15,8 @@ from runtime.simulator.decoder import DecoderArchitecture
 if TYPE_CHECKING:
     import torch
 
-_NAMES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+NAMES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+"""The families built here as the vendor's classes spell them."""
 # Scalings that depend on the length of the sequence at hand would need a table per length.
 _FIXED_SCALINGS = ("default", "linear", "llama3", "yarn")
 
@@ -26,7 +27,7 @@ def build_decoder(checkpoint: Checkpoint, target: Target) -> None:
     family = checkpoint.model_type
     target.config |= {
         "model_type": f"mobilint-{family}",
-        "architectures": [f"Mobilint{_NAMES[family]}ForCausalLM"],
+        "architectures": [f"Mobilint{NAMES[family]}ForCausalLM"],
         "npu_prefill_chunk_size": header.prefill_width,
     }
     target.write_mxq(f"{family}.mxq", header)
@@ -61,7 +62,7 @@ def write_decoder(
     weights = target.write_weights("simulated", tensors)
     return Header(
         role=role,
-        architecture=asdict(_architecture(config, scale)),
+        architecture=asdict(decoder_architecture(config, scale)),
         weights=(*weights, host) if tied else tuple(weights),
         batch=options.max_batch_size,
         max_cache_size=context,
@@ -78,7 +79,8 @@ def rotary_frequencies(config: Any) -> tuple[torch.Tensor, float]:
     return rotary.inv_freq, float(rotary.attention_scaling)
 
 
-def _architecture(config: Any, scale: float) -> DecoderArchitecture:
+def decoder_architecture(config: Any, scale: float) -> DecoderArchitecture:
+    """A decoder's dimensions; `scale` is the factor on its rotary tables."""
     heads = config.num_attention_heads
     return DecoderArchitecture(
         hidden=config.hidden_size,
@@ -108,23 +110,28 @@ def _tensors(
     for number in range(config.num_hidden_layers):
         target.progress("Packing the layers", number / config.num_hidden_layers)
         ours, theirs = f"layers.{number}.", f"{prefix}layers.{number}."
-        attention, mlp = theirs + "self_attn.", theirs + "mlp."
-        yield ours + "input_norm", checkpoint.tensor(theirs + "input_layernorm.weight")
-        yield ours + "mlp_norm", checkpoint.tensor(theirs + "post_attention_layernorm.weight")
-        for kind, suffix in (("weight", ""), ("bias", "_bias")):
-            for name, parts in (
-                ("qkv", [f"{attention}{part}_proj" for part in "qkv"]),
-                ("output", [attention + "o_proj"]),
-                ("gate_up", [mlp + "gate_proj", mlp + "up_proj"]),
-                ("down", [mlp + "down_proj"]),
-            ):
-                if kind == "weight" or checkpoint.has(f"{parts[0]}.bias"):
-                    stacked = checkpoint.stacked(f"{part}.{kind}" for part in parts)
-                    yield ours + name + suffix, stacked.T if kind == "weight" else stacked
-        for name in ("query", "key"):
-            norm = f"{attention}{name[0]}_norm.weight"
-            if checkpoint.has(norm):
-                yield f"{ours}{name}_norm", checkpoint.tensor(norm)
+        yield from layer_tensors(checkpoint, ours, theirs)
+
+
+def layer_tensors(checkpoint: Checkpoint, ours: str, theirs: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """One layer as the decoder takes it; `ours` and `theirs` are what its tensors' names begin with."""
+    attention, mlp = theirs + "self_attn.", theirs + "mlp."
+    yield ours + "input_norm", checkpoint.tensor(theirs + "input_layernorm.weight")
+    yield ours + "mlp_norm", checkpoint.tensor(theirs + "post_attention_layernorm.weight")
+    for kind, suffix in (("weight", ""), ("bias", "_bias")):
+        for name, parts in (
+            ("qkv", [f"{attention}{part}_proj" for part in "qkv"]),
+            ("output", [attention + "o_proj"]),
+            ("gate_up", [mlp + "gate_proj", mlp + "up_proj"]),
+            ("down", [mlp + "down_proj"]),
+        ):
+            if kind == "weight" or checkpoint.has(f"{parts[0]}.bias"):
+                stacked = checkpoint.stacked(f"{part}.{kind}" for part in parts)
+                yield ours + name + suffix, stacked.T if kind == "weight" else stacked
+    for name in ("query", "key"):
+        norm = f"{attention}{name[0]}_norm.weight"
+        if checkpoint.has(norm):
+            yield f"{ours}{name}_norm", checkpoint.tensor(norm)
 
 
 def _check(checkpoint: Checkpoint, config: Any, context: int) -> None:

@@ -53,13 +53,14 @@ class Checkpoint:
 
     def load_config(self) -> Any:
         """The configuration object of the reference implementation, with its defaults filled in."""
+        from huggingface_hub.errors import StrictDataclassError
         from transformers import AutoConfig
 
         try:
             return AutoConfig.from_pretrained(
                 str(self.folder), local_files_only=True, trust_remote_code=False
             )
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
             raise ModelUnsupportedError(
                 f"The configuration {self.folder / 'config.json'} cannot be used.",
                 remedy="Check that the checkpoint is complete and of a supported family.",

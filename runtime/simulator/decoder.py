@@ -12,7 +12,7 @@ tied head is the host's embedding, read in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +63,10 @@ class Step:
     rows: Sequence[Row]
     kv: KvMemory
     rope: Rope
+    unseen: Array | None = None
+    """(n, positions) with True where a query may not look; None for what comes after it."""
+    taken: list[Array] = field(default_factory=list)
+    """What `after_layer` keeps of the layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Decoder:
     def __init__(self, header: Header, weights: Weights) -> None:
         arch = DecoderArchitecture(**header.architecture)
         self._arch = arch
-        self._layers = [_take_layer(weights, arch, number) for number in range(arch.layers)]
+        self._layers = self.take_layers(weights, arch)
         self._norm = weights.take("norm", arch.hidden)
         head = weights.take_optional("lm_head", arch.hidden, arch.vocab)
         self._head = weights.take("embedding", arch.vocab, arch.hidden).T if head is None else head
@@ -102,19 +106,30 @@ class Decoder:
         self.weights = weights
         self.kv_shape: KvShape | None = KvShape(arch.layers, arch.kv_heads, arch.head_dim)
 
+    def take_layers(self, weights: Weights, arch: DecoderArchitecture) -> list[Layer]:
+        """The weights of every layer."""
+        return [take_layer(weights, arch, number) for number in range(arch.layers)]
+
     def run(self, inputs: Sequence[Array], rows: Sequence[Row], kv: KvMemory | None) -> list[Array]:
         """Embeddings in, the logits after each row's last position out: (1, 1, rows, vocab)."""
         assert kv is not None
-        set_threads(sum(row.length for row in rows))
-        # A copy, because the residual stream is summed in place.
-        x = flat(inputs[0]).astype(np.float32, copy=True)
-        step = Step(inputs, rows, kv, self.rope(inputs, rows))
+        x = self.stream(inputs[0], Step(inputs, rows, kv, self.rope(inputs, rows)))
+        last = np.cumsum([row.length for row in rows]) - 1
+        return [self.logits(x[last])[None, None]]
+
+    def stream(self, first: Array, step: Step) -> Array:
+        """The residual stream (n, hidden) behind the last layer; `first` is what goes into the first."""
+        set_threads(sum(row.length for row in step.rows))
+        # A copy, because it is summed in place.
+        x = flat(first).astype(np.float32, copy=True)
         for number, layer in enumerate(self._layers):
             self.block(layer, number, x, step)
             self.after_layer(number, x, step)
-        last = np.cumsum([row.length for row in rows]) - 1
-        logits = linear(self.normalise(x[last], self._norm), self._head)
-        return [logits[None, None]]
+        return x
+
+    def logits(self, x: Array) -> Array:
+        """The head's (n, vocab) for some of the residual stream."""
+        return linear(self.normalise(x, self._norm), self._head)
 
     def rope(self, _inputs: Sequence[Array], rows: Sequence[Row]) -> Rope:
         """The angles of every position of this infer."""
@@ -163,6 +178,7 @@ class Decoder:
                 values[:, first : row.end],
                 row.start - first,
                 window,
+                step.unseen,
             )
             offset += row.length
         return linear(mixed, layer.output, layer.output_bias)
@@ -201,11 +217,19 @@ def rotate(heads: Array, cos: Array, sin: Array, cos_second: Array, sin_second: 
     first[...] = turned
 
 
-def attend(queries: Array, keys: Array, values: Array, start: int | None, window: int | None = None) -> Array:
+def attend(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    start: int | None,
+    window: int | None = None,
+    unseen: Array | None = None,
+) -> Array:
     """Queries (n, heads, size) over keys and values (KV heads, positions, size): (n, heads · size).
 
     Causal when the queries stand at the last n positions, from `start` on; None lets each see everything. A
-    `window` lets each see so many positions only, its own being the last.
+    `window` lets each see so many positions only, its own being the last; instead of all that, `unseen`
+    (n, positions) says where each may not look.
     """
     count, heads, size = queries.shape
     groups = len(keys)
@@ -217,7 +241,9 @@ def attend(queries: Array, keys: Array, values: Array, start: int | None, window
         scores = np.ascontiguousarray(np.matmul(keys, grouped.swapaxes(1, 2)).swapaxes(1, 2))
     else:
         scores = np.matmul(grouped, keys.swapaxes(1, 2))
-    if start is not None and count > 1:
+    if unseen is not None:
+        scores.reshape(groups, -1, *unseen.shape)[:, :, unseen] = -np.inf
+    elif start is not None and count > 1:
         future = np.triu(np.full((count, count), -np.inf, dtype=np.float32), 1)
         by_query = scores.reshape(groups, -1, count, start + count)
         by_query[..., start:] += future
@@ -233,13 +259,14 @@ def attend(queries: Array, keys: Array, values: Array, start: int | None, window
     return joined
 
 
-def _take_layer(weights: Weights, arch: DecoderArchitecture, number: int) -> Layer:
+def take_layer(weights: Weights, arch: DecoderArchitecture, number: int, width: int | None = None) -> Layer:
+    """The weights of one layer, whose attention reads `width` channels: the hidden size unless told."""
     hidden, size = arch.hidden, arch.head_dim
     fused = (arch.heads + 2 * arch.kv_heads) * size
     prefix = f"layers.{number}."
     return Layer(
         input_norm=weights.take(prefix + "input_norm", hidden),
-        qkv=weights.take(prefix + "qkv", hidden, fused),
+        qkv=weights.take(prefix + "qkv", width or hidden, fused),
         qkv_bias=weights.take_optional(prefix + "qkv_bias", fused),
         query_norm=weights.take_optional(prefix + "query_norm", size),
         key_norm=weights.take_optional(prefix + "key_norm", size),

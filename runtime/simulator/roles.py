@@ -14,9 +14,11 @@ from runtime.simulator.blip import BlipDecoder, BlipVision
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.deepstack_decoder import DeepstackDecoder
 from runtime.simulator.deepstack_vision import DeepstackVision
+from runtime.simulator.eagle3 import Eagle3Base, Eagle3Draft, Eagle3Projector
 from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
 from runtime.simulator.mrope_decoder import MropeDecoder
+from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
 from runtime.simulator.vision import Vision
 from runtime.simulator.weights import Weights
 from runtime.simulator.whisper import WhisperDecoder, WhisperEncoder
@@ -36,6 +38,10 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "split dynamic decoder": partial(DeepstackDecoder, split=True, dynamic=True),
     "vision": Vision,
     "deepstack vision": DeepstackVision,
+    "eagle3 base": Eagle3Base,
+    "eagle3 draft": Eagle3Draft,
+    "eagle3 fc": Eagle3Projector,
+    "qwen3-asr encoder": Qwen3AsrEncoder,
     "whisper encoder": WhisperEncoder,
     "whisper decoder": WhisperDecoder,
 }

@@ -22,21 +22,26 @@ _OPEN: weakref.WeakValueDictionary[tuple[int, int, int, int], MappedFile] = weak
 
 
 class MappedFile:
-    """The float32 tensors of one safetensors file; pages are read from disk as they are touched."""
+    """The float32 tensors of one safetensors file; pages are read from disk as they are touched.
+
+    The host's own file may hold others, which no network asks for.
+    """
 
     def __init__(self, path: Path) -> None:
         import torch
         from safetensors import SafetensorError, safe_open
 
         self.arrays: dict[str, Array] = {}
+        self.others: set[str] = set()
         try:
             # Models are made while `from_pretrained` has "meta" as the default device.
             with torch.device("cpu"), safe_open(path, framework="pt", device="cpu") as file:
                 for name in file.keys():  # noqa: SIM118 - not a mapping
                     tensor = file.get_tensor(name)
-                    if tensor.dtype != torch.float32:
-                        raise _damaged(path, f"its tensor {name} is not float32")
-                    self.arrays[name] = tensor.numpy()
+                    if tensor.dtype == torch.float32:
+                        self.arrays[name] = tensor.numpy()
+                    else:
+                        self.others.add(name)
         except (SafetensorError, OSError) as error:
             raise _damaged(path, "it is not a safetensors file") from error
 
@@ -58,6 +63,8 @@ class Weights:
     def take(self, name: str, *shape: int) -> Array:
         """A tensor of exactly this shape; raises ModelDamagedError without one."""
         array = self._find(name)
+        if any(self._names.get(name, name) in file.others for file in self._files):
+            raise _damaged(self._path, f"its tensor {name} is not float32")
         if array is None:
             raise _damaged(self._path, f"its weights have no tensor {name}")
         if array.shape != shape:

@@ -109,6 +109,7 @@ def test_several_files_in_and_out(
         ({"model_type": "gpt2"}, "“gpt2”"),
         ({"model_type": "mobilint-llama"}, "mobilint-llama"),
         ({"hidden_act": "gelu"}, "activation gelu"),
+        ({"num_attention_heads": "many"}, "cannot be used"),
         ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "“dynamic”"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised"),
     ],
