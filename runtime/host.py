@@ -40,6 +40,7 @@ from runtime.messages import (
     StopTake,
     Transcribe,
     UnloadModel,
+    UnloadSpeech,
     VerifyModel,
 )
 from runtime.outbox import Outbox
@@ -50,6 +51,7 @@ LANE_OF: dict[type[Command], str] = {
     Generate: "chat",
     ForgetConversation: "chat",
     LoadSpeech: "speech",
+    UnloadSpeech: "speech",
     Transcribe: "speech",
     StartRecording: "recorder",
     StopRecording: "recorder",

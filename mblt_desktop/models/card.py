@@ -163,8 +163,7 @@ class ModelCard(QFrame):
         installed = self.row.state == "installed"
         self.install.setVisible(not installed and not busy and not words.is_unreadable(self.row))
         self.load.setVisible(installed and not loaded and not busy)
-        # A speech model leaves only when another one takes its place.
-        self.unload.setVisible(loaded and not busy and self.row.kind != "speech")
+        self.unload.setVisible(loaded and not busy)
         self.verify.setVisible(installed and not busy)
         self.remove.setVisible(self.row.state != "available" and not busy)
         self.remove.setEnabled(not loaded)

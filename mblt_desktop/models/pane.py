@@ -151,7 +151,7 @@ class ModelsPane(QWidget):
         card.verify_clicked.connect(self._on_verify_clicked)
         card.remove_confirmed.connect(self._on_remove_confirmed)
         card.load_clicked.connect(self._on_load_clicked)
-        card.unload_clicked.connect(self.state.unload)
+        card.unload_clicked.connect(self._on_unload_clicked)
         card.cancel_clicked.connect(self.state.cancel)
         card.retry_clicked.connect(self._on_retry_clicked)
         card.error_dismissed.connect(self.state.dismiss)
@@ -183,6 +183,10 @@ class ModelsPane(QWidget):
     @Slot(str)
     def _on_load_clicked(self, model_id: str) -> None:
         self.state.load(self.cards[model_id].row)
+
+    @Slot(str)
+    def _on_unload_clicked(self, model_id: str) -> None:
+        self.state.unload(self.cards[model_id].row)
 
     @Slot(str)
     def _on_retry_clicked(self, model_id: str) -> None:

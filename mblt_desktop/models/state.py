@@ -30,6 +30,7 @@ from runtime.messages import (
     ModelUnloaded,
     RemoveModel,
     UnloadModel,
+    UnloadSpeech,
     VerifyModel,
 )
 from runtime.settings import layout_request
@@ -139,9 +140,9 @@ class ModelsState(QObject):
             self._context.submit(LoadModel(row.model_id, row.folder, layout))
         self.model_changed.emit(row.model_id)
 
-    def unload(self, model_id: str) -> None:
-        """Give the model's device memory back."""
-        self._context.submit(UnloadModel(model_id))
+    def unload(self, row: CatalogRow) -> None:
+        """Give the model's memory back."""
+        self._context.submit(UnloadSpeech() if row.kind == "speech" else UnloadModel(row.model_id))
 
     def retry(self, row: CatalogRow) -> None:
         """Try again what failed."""

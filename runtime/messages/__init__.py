@@ -62,6 +62,7 @@ from runtime.messages.models import (
     ModelLoading,
     ModelUnloaded,
     UnloadModel,
+    UnloadSpeech,
 )
 from runtime.messages.speech import Segment, SegmentReady, Transcribe, Transcribed, TranscribeProgress, Word
 from runtime.messages.tracing import (
@@ -88,6 +89,7 @@ Command: TypeAlias = (
     | Generate
     | ForgetConversation
     | LoadSpeech
+    | UnloadSpeech
     | Transcribe
     | StartRecording
     | StopRecording
@@ -215,6 +217,7 @@ __all__ = [
     "Transcribed",
     "Turn",
     "UnloadModel",
+    "UnloadSpeech",
     "Usage",
     "VerifyModel",
     "Word",

@@ -62,6 +62,11 @@ class LoadSpeech:
     layout: LayoutRequest
 
 
+@dataclass(frozen=True, slots=True)
+class UnloadSpeech:
+    """Give the speech model's memory back, once the files before it are done."""
+
+
 # -- events ---------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from runtime.messages import (
     ModelUnloaded,
     Queued,
     Transcribe,
+    UnloadSpeech,
 )
 from runtime.speech.engine import SpeechEngine, load_engine
 from runtime.speech.job import TranscribeJob
@@ -37,7 +38,7 @@ class SpeechService:
         self._config = config
         self._post = post
         self._marks = marks
-        self._waiting: deque[LoadSpeech | Transcribe] = deque()
+        self._waiting: deque[LoadSpeech | UnloadSpeech | Transcribe] = deque()
         self._engine: SpeechEngine | None = None
         self._vad: SileroVad | None = None
         self._job: TranscribeJob | None = None
@@ -49,7 +50,7 @@ class SpeechService:
 
     def handle(self, command: Command) -> None:
         """Queue a load or a file; they are dealt with in their order."""
-        if isinstance(command, LoadSpeech):
+        if isinstance(command, LoadSpeech | UnloadSpeech):
             self._waiting.append(command)
         elif isinstance(command, Transcribe):
             RECORDER.begin_request(command.request_id, "Transcribe", "transcribe")
@@ -74,9 +75,11 @@ class SpeechService:
 
     # -- models ----------------------------------------------------------------------------------
 
-    def _begin(self, command: LoadSpeech | Transcribe) -> None:
+    def _begin(self, command: LoadSpeech | UnloadSpeech | Transcribe) -> None:
         if isinstance(command, LoadSpeech):
             self._load(command)
+        elif isinstance(command, UnloadSpeech):
+            self._unload()
         else:
             self._start(command)
             self._say_positions()
@@ -165,7 +168,7 @@ class SpeechService:
         self._waiting = deque(
             command
             for command in self._waiting
-            if isinstance(command, LoadSpeech) or command.request_id not in dropped
+            if not isinstance(command, Transcribe) or command.request_id not in dropped
         )
         for request_id in dropped:
             self._acknowledge_cancel(request_id)

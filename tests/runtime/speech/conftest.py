@@ -12,7 +12,7 @@ import pytest
 from runtime.config import RuntimeConfig
 from runtime.lane import CancelMarks, Lane
 from runtime.layout import LayoutRequest
-from runtime.messages import Cancelled, Event, Failed, LoadSpeech, Transcribe, Transcribed
+from runtime.messages import Cancelled, Event, Failed, LoadSpeech, Transcribe, Transcribed, UnloadSpeech
 from runtime.speech.service import SpeechService
 
 FINAL = (Transcribed, Failed, Cancelled)
@@ -36,6 +36,9 @@ class SpeechLane:
 
     def load(self, folder: Path, layout: LayoutRequest | None = None) -> None:
         self._lane.put(LoadSpeech(folder.name, str(folder), layout or LayoutRequest()))
+
+    def unload(self) -> None:
+        self._lane.put(UnloadSpeech())
 
     def transcribe(
         self, request_id: str, source: Path, language: str | None = None, *, word_times: bool = True

@@ -16,6 +16,7 @@ from runtime.messages import (
     ModelFailed,
     ModelLoaded,
     ModelLoading,
+    ModelUnloaded,
     Queued,
     Segment,
     SegmentReady,
@@ -207,6 +208,17 @@ def test_waiting_files_know_their_place(ready: SpeechLane) -> None:
     assert places == sorted(places, reverse=True)
     assert places[-1] == 1
     assert len(places) == len(set(places))
+
+
+def test_a_model_is_unloaded_after_the_files_that_wait(ready: SpeechLane) -> None:
+    ready.transcribe("a", SAMPLE)
+    ready.unload()
+    ready.transcribe("b", SAMPLE)
+    failed = ready.final("b")
+    assert isinstance(ready.final("a"), Transcribed)
+    assert len(ready.of(ModelUnloaded)) == 1
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "request.model_not_loaded"
 
 
 def test_without_a_model_the_file_says_what_is_missing(lane: SpeechLane) -> None:

@@ -33,6 +33,7 @@ from runtime.messages import (
     ModelUnloaded,
     RemoveModel,
     UnloadModel,
+    UnloadSpeech,
     VerifyModel,
 )
 from tests.ui.conftest import ScriptedBridge
@@ -223,6 +224,22 @@ def test_a_speech_model_is_loaded_for_transcription(
     assert card.banner.action.text() == "Load again"
     _click(qtbot, card.banner.action)
     assert len(bridge.host.sent(LoadSpeech)) == 2
+
+
+def test_a_loaded_speech_model_can_be_unloaded_too(
+    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, chat_info: ModelInfo
+) -> None:
+    say(
+        ModelLoaded(
+            replace(chat_info, model_id=SPEECH.model_id, kind="speech", device="host CPU", layout=None)
+        )
+    )
+    card = listed.cards[SPEECH.model_id]
+    assert _buttons(card) == {"Unload", "Verify"}
+    _click(qtbot, card.unload)
+    assert bridge.host.sent(UnloadSpeech) == [UnloadSpeech()]
+    say(ModelUnloaded(SPEECH.model_id))
+    assert _buttons(card) == {"Load", "Verify", "Remove"}
 
 
 def test_a_model_that_disappears_takes_its_card_with_it(listed: ModelsPane, say: Say) -> None:
