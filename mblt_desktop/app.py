@@ -29,7 +29,8 @@ from mblt_desktop.store.store import Store
 from mblt_desktop.theme import ThemeMode, apply_theme
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.errors import StorageError
-from runtime.messages import LaneFaulted
+from runtime.messages import LaneFaulted, SetEngineOptions
+from runtime.settings import ENGINE_KEYS, engine_options
 from runtime.thread import RuntimeBridge
 from runtime.tracing.recorder import RECORDER
 
@@ -48,7 +49,7 @@ class Application(QObject):
         theme = apply_theme(app, cast("ThemeMode", self.preferences.text("appearance.theme")))
         choice = device or cast("DeviceChoice", self.preferences.text("layout.device"))
         self.store = Store(paths.database)
-        self.bridge = RuntimeBridge(RuntimeConfig(paths.data, choice))
+        self.bridge = RuntimeBridge(RuntimeConfig(paths.data, choice, engine_options(self.preferences.get)))
         self.dispatcher = Dispatcher(self.bridge)
         self.devices = DeviceMonitor(choice)
         self.context = AppContext(
@@ -102,6 +103,8 @@ class Application(QObject):
     def _on_preference_changed(self, key: str) -> None:
         if key == "appearance.theme":
             self.context.theme.set_mode(cast("ThemeMode", self.preferences.text(key)))
+        elif key in ENGINE_KEYS:
+            self.context.submit(SetEngineOptions(engine_options(self.preferences.get)))
 
     @Slot()
     def _on_write_recovered(self) -> None:

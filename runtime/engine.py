@@ -40,6 +40,7 @@ from runtime.messages import (
     ModelUnloaded,
     PrefillProgress,
     Queued,
+    SetEngineOptions,
     StopReason,
     TextDelta,
     UnloadModel,
@@ -62,6 +63,7 @@ class Engine:
         self, config: RuntimeConfig, post: Post, marks: CancelMarks, load: LoadFamily = load_model
     ) -> None:
         self._config = config
+        self._options = config.engine
         self._load_family = load
         self._post = post
         self._marks = marks
@@ -73,6 +75,7 @@ class Engine:
             UnloadModel: self._unload,
             Generate: self._enqueue,
             ForgetConversation: self._forget,
+            SetEngineOptions: self._set_options,
         }
 
     # -- the lane's calls ---------------------------------------------------------------------
@@ -131,7 +134,8 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - the top of a load; shown with its model
             self._post(ModelFailed(command.model_id, to_info(error)))
             return
-        self._caches = PrefixCache(self._model.new_cache)
+        kv = self._options.kv
+        self._caches = PrefixCache(self._model.new_cache, kv.conversations, kv.host_mib * 2**20)
         self._scheduler.resize(self._model.slots)
         self._post(ModelLoaded(self._model.info))
 
@@ -171,6 +175,11 @@ class Engine:
             self._finish(request, "cancelled")
         if self._caches is not None:
             self._caches.forget(conversation_id)
+
+    def _set_options(self, command: SetEngineOptions) -> None:
+        self._options = command.options
+        if self._caches is not None:
+            self._caches.limit(command.options.kv.conversations, command.options.kv.host_mib * 2**20)
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -218,7 +227,7 @@ class Engine:
         request.running = Running(
             prompt=prompt,
             cache=cache,
-            sampler=Sampler(sampling, model.vocab_size, prompt.token_ids),
+            sampler=Sampler(sampling, prompt.token_ids, model.eos_ids),
             stream=model.token_stream(),
             stops=StopStrings(sampling.stop),
             cached=cached,

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 
 from runtime.families.base import KvCache
 
-MAX_ENTRIES = 16
-MAX_HOST_BYTES = 4096 * 2**20
-
 
 @dataclass(slots=True)
 class Entry:
@@ -30,8 +27,8 @@ class PrefixCache:
     def __init__(
         self,
         new_cache: Callable[[], KvCache],
-        max_entries: int = MAX_ENTRIES,
-        max_host_bytes: int = MAX_HOST_BYTES,
+        max_entries: int,
+        max_host_bytes: int,
     ) -> None:
         self._new_cache = new_cache
         self._max_entries = max_entries
@@ -84,6 +81,11 @@ class PrefixCache:
         entry = self._entries.pop(conversation_id, None)
         if entry is not None:
             entry.cache.discard()
+
+    def limit(self, max_entries: int, max_host_bytes: int) -> None:
+        """Keep to other limits from now on."""
+        self._max_entries, self._max_host_bytes = max_entries, max_host_bytes
+        self._evict()
 
     def clear(self) -> None:
         """Drop everything, as when the model goes."""

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable
 from typing import cast
 
-from runtime.config import DeviceChoice
+from runtime.config import DeviceChoice, EngineOptions, KvOptions
 from runtime.layout import CoreMode, LayoutRequest
 from runtime.sampling_params import SamplingRequest
 from runtime.setting_types import Choice, Setting, SettingValue, TakesEffect
@@ -50,6 +50,12 @@ _SAMPLING = (
         cli_option="--seed", takes_effect=_NEXT_ANSWER,
     ),
     Setting(
+        "sampling.min_tokens", "integer", None, "Shortest answer",
+        "Before this many tokens the answer ends neither by itself nor at a stop text.",
+        minimum=0, maximum=1_000_000, unit="tokens", unset="no minimum", fallback=0,
+        cli_option="--min-tokens", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
         "sampling.max_tokens", "integer", None, "Longest answer",
         "Stop after this many tokens.",
         minimum=1, maximum=1_000_000, unit="tokens", unset="until the model's context is full",
@@ -59,6 +65,21 @@ _SAMPLING = (
         "sampling.stop", "items", (), "Stop at",
         "End the answer when one of these texts appears; the text itself is left out.",
         example="###", split=False, cli_option="--stop", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.context_policy", "choice", "stop", "When the context is full",
+        "What happens when a conversation is longer than the model holds. The system prompt always stays.",
+        choices=(
+            Choice("stop", "Stop", "The answer ends at the limit; a message that is too long is refused."),
+            Choice("drop_middle", "Drop the middle", "The first turns stay; the oldest after them are left out."),
+            Choice("rolling", "Rolling window", "The oldest turns are left out, in the middle of an answer too."),
+        ),
+        cli_option="--context-policy", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "sampling.report_candidates", "switch", False, "Report candidates",
+        "Shows beside an answer which words were likeliest at each step, before and after each penalty.",
+        takes_effect=_NEXT_ANSWER,
     ),
     Setting(
         "sampling.apply_penalties", "switch", True, "Apply penalties",
@@ -132,6 +153,44 @@ _LAYOUT = (
     ),
 )  # fmt: skip
 
+_KV = KvOptions()
+
+_CACHE = (
+    Setting(
+        "advanced.kv_conversations", "integer", _KV.conversations, "Conversations kept",
+        "How many conversations keep what the model has computed of them (their KV cache), so that the next "
+        "turn only computes what is new. The one used longest ago is dropped first.",
+        minimum=1, maximum=1000, takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "advanced.kv_host_mib", "integer", _KV.host_mib, "Memory for them",
+        "Most main memory for the caches of conversations that are not on the device right now.",
+        minimum=0, maximum=1_000_000, step=256, unit="MiB", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "advanced.kv_minimum_hit", "integer", _KV.minimum_hit, "Shortest reuse",
+        "A shorter beginning is computed again rather than loaded back onto the device.",
+        minimum=0, maximum=1_000_000, step=128, unit="tokens", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "advanced.kv_load_margin", "number", _KV.load_margin, "Loading margin",
+        "A cache is loaded back onto the device if that takes less than this share of the time of "
+        "computing it again.",
+        minimum=0.0, maximum=10.0, above_minimum=True, step=0.05, takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "advanced.kv_ewma_weight", "number", _KV.ewma_weight, "Weight of a new measurement",
+        "How much the latest time of loading or computing counts against the former ones.",
+        minimum=0.0, maximum=1.0, above_minimum=True, step=0.05, takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "advanced.kv_calibrate", "switch", True, "Measure after loading a model",
+        "When nothing else is to do after a load, measure how long computing and loading take. A question "
+        "that comes meanwhile goes first.",
+        takes_effect=_NEXT_LOAD,
+    ),
+)  # fmt: skip
+
 _OTHERS = (
     Setting(
         "audio.device", "choice", None, "Microphone",
@@ -161,6 +220,17 @@ _OTHERS = (
         "Have the model you used last ready when the window opens.",
     ),
     Setting(
+        "storage.keep_kv", "switch", _KV.keep_on_disk, "Keep caches of conversations on the disk",
+        "A long conversation then goes on at once after a restart. The files reveal what the conversation "
+        "is about, as the conversation itself does, and are deleted with it.",
+        takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
+        "storage.kv_mib", "integer", _KV.disk_mib, "Disk space for them",
+        "Beyond it the caches used longest ago are deleted.",
+        minimum=1, maximum=10_000_000, step=1024, unit="MiB", takes_effect=_NEXT_ANSWER,
+    ),
+    Setting(
         "appearance.theme", "choice", "system", "Theme",
         "The colours of the window.",
         choices=(
@@ -175,7 +245,7 @@ _OTHERS = (
     Setting("state.geometry", "text", "", "Window position", "", shown=False),
 )  # fmt: skip
 
-SETTINGS: dict[str, Setting] = {setting.key: setting for setting in (*_SAMPLING, *_LAYOUT, *_OTHERS)}
+SETTINGS: dict[str, Setting] = {setting.key: setting for setting in (*_SAMPLING, *_LAYOUT, *_CACHE, *_OTHERS)}
 """All settings by key, in the order in which they are shown."""
 
 
@@ -204,6 +274,26 @@ def layout_request(get: Callable[[str], SettingValue]) -> LayoutRequest:
         dev_no = _devices_named(cores, 3) if mode == "single" and cores else _devices_named(clusters, 2)
         dev_no = dev_no or _devices_named(cores, 3) or (0,)
     return LayoutRequest(mode, cores, clusters, dev_no, batch)
+
+
+def engine_options(get: Callable[[str], SettingValue]) -> EngineOptions:
+    """What `get` (by setting key) returns for the engine."""
+    return EngineOptions(
+        KvOptions(
+            conversations=cast("int", get("advanced.kv_conversations")),
+            host_mib=cast("int", get("advanced.kv_host_mib")),
+            minimum_hit=cast("int", get("advanced.kv_minimum_hit")),
+            load_margin=float(cast("float", get("advanced.kv_load_margin"))),
+            ewma_weight=float(cast("float", get("advanced.kv_ewma_weight"))),
+            calibrate=bool(get("advanced.kv_calibrate")),
+            keep_on_disk=bool(get("storage.keep_kv")),
+            disk_mib=cast("int", get("storage.kv_mib")),
+        )
+    )
+
+
+ENGINE_KEYS = frozenset(setting.key for setting in _CACHE) | {"storage.keep_kv", "storage.kv_mib"}
+"""The settings that `engine_options` reads."""
 
 
 def _devices_named(items: tuple[str, ...], parts: int) -> tuple[int, ...]:

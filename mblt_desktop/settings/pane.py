@@ -10,6 +10,7 @@ from PySide6.QtCore import QSize, Slot
 from PySide6.QtWidgets import QHBoxLayout, QListWidget, QListWidgetItem, QStackedWidget, QWidget
 
 from mblt_desktop.context import AppContext
+from mblt_desktop.settings.advanced_page import AdvancedPage
 from mblt_desktop.settings.audio_page import AudioPage
 from mblt_desktop.settings.layout_page import LayoutPage
 from mblt_desktop.settings.loaded_model import LoadedModel
@@ -67,6 +68,7 @@ class SettingsPane(QWidget):
                 "appearance", "Appearance", "sun",
                 lambda: SimplePage("appearance", "How the window looks.", preferences),
             ),
+            _Entry("advanced", "Advanced", "settings", lambda: AdvancedPage(preferences)),
         ]  # fmt: skip
 
     def _build(self) -> None:

@@ -57,7 +57,8 @@ class StoragePage(SettingsPage):
         for row in self.folders.values():
             card.add(row)
         self.add_extra(card)
-        self.add_card(list(self.rows), "At start")
+        self.add_card(["storage.load_last_model"], "At start")
+        self.add_card(["storage.keep_kv", "storage.kv_mib"], "Caches of conversations")
         privacy = Card("Privacy")
         words = Label(_PRIVACY, wrap=True)
         words.setContentsMargins(16, 8, 16, 12)

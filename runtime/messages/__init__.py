@@ -9,14 +9,22 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from runtime.messages.chat import (
+    Candidate,
+    CandidatesReported,
+    DrawnToken,
     Finished,
     ForgetConversation,
     Generate,
     ImagePart,
+    MeasurePrompt,
+    MissCause,
     Part,
     PrefillProgress,
+    PromptMeasured,
     Queued,
+    Reuse,
     Role,
+    SetEngineOptions,
     StopReason,
     TextDelta,
     TextPart,
@@ -88,6 +96,8 @@ Command: TypeAlias = (
     | UnloadModel
     | Generate
     | ForgetConversation
+    | SetEngineOptions
+    | MeasurePrompt
     | LoadSpeech
     | UnloadSpeech
     | Transcribe
@@ -121,6 +131,8 @@ Event: TypeAlias = (
     | Queued
     | PrefillProgress
     | TextDelta
+    | PromptMeasured
+    | CandidatesReported
     | Finished
     | Failed
     | Cancelled
@@ -150,8 +162,11 @@ __all__ = [
     "AnalyseRecording",
     "AudioOutlined",
     "Cancelled",
+    "Candidate",
+    "CandidatesReported",
     "CatalogRow",
     "Command",
+    "DrawnToken",
     "Event",
     "ExportRecording",
     "Exported",
@@ -171,8 +186,10 @@ __all__ = [
     "ListRecordings",
     "LoadModel",
     "LoadSpeech",
+    "MeasurePrompt",
     "Microphone",
     "MicrophonesListed",
+    "MissCause",
     "ModelFailed",
     "ModelInfo",
     "ModelKind",
@@ -186,6 +203,7 @@ __all__ = [
     "PlaybackEnded",
     "PlaybackMoved",
     "PrefillProgress",
+    "PromptMeasured",
     "Queued",
     "RecordingAnalysed",
     "RecordingFailed",
@@ -197,9 +215,11 @@ __all__ = [
     "RemoveRecording",
     "RenameRecording",
     "RestoreRecording",
+    "Reuse",
     "Role",
     "Segment",
     "SegmentReady",
+    "SetEngineOptions",
     "StartRecording",
     "StartTake",
     "StopAudio",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from runtime.sampling_params import SamplingRequest
+from runtime.config import EngineOptions
+from runtime.sampling_params import SamplingRequest, UsedValue
 
 Role = Literal["system", "user", "assistant"]
 
@@ -58,6 +59,48 @@ class Usage:
         return self.prompt - self.cached
 
 
+MissCause = Literal[
+    "new",
+    "restarted",
+    "reloaded",
+    "model",
+    "layout",
+    "system",
+    "template",
+    "edited",
+    "image",
+    "evicted",
+    "cheaper",
+    "rejected",
+    "distrusted",
+]
+"""Why a prompt was not reused as far as it could have been:
+new: there was no turn before; restarted: the last turn was before this program was started;
+reloaded, model, layout: the model was loaded again, is another one, or is laid out differently since;
+system, edited, image: the system prompt, an earlier turn or its picture is not the one of last time;
+template: the same turns came out as other tokens; evicted: dropped to make room;
+cheaper: computing it again was faster than loading it; rejected: what the disk kept did not pass its check;
+distrusted: the device returned bad numbers last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """How a prompt met what was kept of its conversation."""
+
+    held: int
+    """Positions that the conversation's last turn had left, wherever they are now."""
+    cause: MissCause | None = None
+    """None: everything that could be reused was."""
+    first_different: int | None = None
+    """The first prompt position whose token is not the one held, if they were compared and differ."""
+    token: str = ""
+    """That token's text, for the user's eyes only: never for a log or a recording."""
+    turn: int | None = None
+    """The index of the first turn that differs, the system prompt counted."""
+    from_disk: bool = False
+    """Whether what was reused came from the disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Where one answer's time went, in seconds; `first_token` counts from the submit."""
@@ -92,10 +135,27 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasurePrompt:
+    """How long would the prompt of these turns be? Answered by `PromptMeasured`, at once, or `Failed`."""
+
+    request_id: str
+    model_id: str
+    turns: tuple[Turn, ...]
+    sampling: SamplingRequest
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetConversation:
     """Drop the conversation's KV cache."""
 
     conversation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetEngineOptions:
+    """Go on with other settings; they hold from the next answer or load."""
+
+    options: EngineOptions
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -128,6 +188,52 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptMeasured:
+    """A prompt's length in tokens, and what the context policy would do about it."""
+
+    request_id: str
+    tokens: int
+    """All turns, nothing left out."""
+    limit: int
+    """What the model holds, the answer included."""
+    left_out: int
+    """Earlier turns that would be left out."""
+    fits: bool
+    """False when it would be refused even so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that could have come next."""
+
+    token_id: int
+    text: str
+    logits: tuple[float, ...]
+    """One for each of the report's stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnToken:
+    """One step of an answer: the token drawn, and the likeliest ones with it among them."""
+
+    index: int
+    """Its place in the answer, from 0."""
+    token_id: int
+    text: str
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesReported:
+    """The likeliest tokens of an answer's last steps; comes before `Finished`, when it was asked for."""
+
+    request_id: str
+    stages: tuple[str, ...]
+    """What the logits of a candidate are: "model", then the name of each penalty applied."""
+    tokens: tuple[DrawnToken, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete."""
 
@@ -136,3 +242,8 @@ class Finished:
     usage: Usage
     timings: Timings
     device: str
+    reuse: Reuse | None = None
+    sampling: tuple[UsedValue, ...] = ()
+    """What the answer was made with; empty when it was never begun."""
+    left_out: int = 0
+    """Earlier turns that were left out to keep within the context."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from runtime.prefix_cache import PrefixCache, common_prefix
 from tests.runtime.scripted import ScriptedCache
 
+PLENTY = 2**40
 PROMPTS = st.lists(
     st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 2), min_size=1, max_size=8)), max_size=30
 )
@@ -15,7 +16,7 @@ PROMPTS = st.lists(
 
 @given(PROMPTS)
 def test_what_is_kept_is_what_was_computed(prompts: list[tuple[str, list[int]]]) -> None:
-    caches = PrefixCache(ScriptedCache)
+    caches = PrefixCache(ScriptedCache, 100, PLENTY)
     truth: dict[str, list[int]] = {}
     for conversation, prompt in prompts:
         cache, kept = caches.take(conversation, prompt, lambda length: length)
@@ -35,7 +36,7 @@ def test_never_more_entries_than_allowed(prompts: list[tuple[str, list[int]]], l
         made.append(ScriptedCache())
         return made[-1]
 
-    caches = PrefixCache(make, max_entries=limit)
+    caches = PrefixCache(make, limit, PLENTY)
     for conversation, prompt in prompts:
         cache, _ = caches.take(conversation, prompt, lambda length: length)
         assert not cache.discarded
@@ -44,7 +45,7 @@ def test_never_more_entries_than_allowed(prompts: list[tuple[str, list[int]]], l
 
 
 def test_a_cache_that_lost_positions_is_not_trusted_for_them() -> None:
-    caches = PrefixCache(ScriptedCache)
+    caches = PrefixCache(ScriptedCache, 100, PLENTY)
     cache, _ = caches.take("c", [1, 2, 3, 4], lambda length: length)
     caches.extend("c", [1, 2, 3, 4])
     cache.length = 2  # the device only holds two
@@ -60,7 +61,7 @@ def test_host_bytes_are_bounded() -> None:
         made[-1].host_nbytes = 100
         return made[-1]
 
-    caches = PrefixCache(make, max_host_bytes=250)
+    caches = PrefixCache(make, 100, 250)
     for name in "abcd":
         caches.take(name, [1, 2], lambda length: length)
         caches.let_go(name)
@@ -68,7 +69,7 @@ def test_host_bytes_are_bounded() -> None:
 
 
 def test_what_is_in_use_is_never_dropped() -> None:
-    caches = PrefixCache(ScriptedCache, max_entries=1)
+    caches = PrefixCache(ScriptedCache, 1, PLENTY)
     first, _ = caches.take("a", [1, 2], lambda length: length)
     second, _ = caches.take("b", [1, 2], lambda length: length)
     assert not first.discarded
@@ -77,3 +78,12 @@ def test_what_is_in_use_is_never_dropped() -> None:
     caches.take("c", [1, 2], lambda length: length)
     assert first.discarded
     assert not second.discarded
+
+
+def test_tighter_limits_hold_at_once() -> None:
+    caches = PrefixCache(ScriptedCache, 4, PLENTY)
+    made = [caches.take(name, [1, 2], lambda length: length)[0] for name in "abcd"]
+    for name in "abc":
+        caches.let_go(name)
+    caches.limit(2, PLENTY)
+    assert [cache.discarded for cache in made] == [True, True, False, False]

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.config import EngineOptions, KvOptions
 from runtime.errors import SettingError
 from runtime.layout import LayoutRequest
 from runtime.sampling_params import SamplingRequest
+from runtime.setting_types import SettingValue
 from runtime.settings import (
+    ENGINE_KEYS,
     SETTINGS,
     add_arguments,
     device_from_args,
+    engine_options,
     layout_from_args,
     on_page,
     sampling_from_args,
@@ -187,3 +191,19 @@ def test_a_request_is_read_from_any_source_of_values() -> None:
     values = {"sampling.temperature": 0.3, "sampling.stop": ("x",)}
     request = sampling_request(lambda key: values.get(key, SETTINGS[key].default))
     assert request == SamplingRequest(temperature=0.3, stop=("x",))
+
+
+def test_the_engine_is_given_what_the_settings_say() -> None:
+    def default(key: str) -> SettingValue:
+        return SETTINGS[key].default
+
+    assert engine_options(default) == EngineOptions(KvOptions(calibrate=True))
+    values: dict[str, SettingValue] = {"advanced.kv_load_margin": 1, "storage.keep_kv": True}
+    asked: set[str] = set()
+
+    def get(key: str) -> SettingValue:
+        asked.add(key)
+        return values.get(key, default(key))
+
+    assert engine_options(get).kv == KvOptions(calibrate=True, load_margin=1.0, keep_on_disk=True)
+    assert asked == ENGINE_KEYS
