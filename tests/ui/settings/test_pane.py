@@ -132,6 +132,7 @@ def test_the_pages_are_walked_with_the_arrow_keys(pane: SettingsPane, qtbot: QtB
         qtbot.keyClick(pane.names, Qt.Key.Key_Down)
     assert titles == [
         "Device & layout", "Sampling & penalties", "Audio", "Tracing", "Storage & privacy", "Appearance",
+        "Advanced",
     ]  # fmt: skip
 
 
