@@ -14,9 +14,9 @@ from pathlib import Path
 
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.detokenizer import StopStrings
+from runtime.device_call import DeviceCall
 from runtime.errors import (
     BadLogitsError,
-    ContextFullError,
     DeviceError,
     ErrorInfo,
     MbltError,
@@ -24,16 +24,16 @@ from runtime.errors import (
     to_info,
 )
 from runtime.families import load_model
-from runtime.families.base import FamilyModel, Logits, Progress
+from runtime.families.base import FamilyModel, Logits, Progress, token_text
 from runtime.lane import CancelMarks, Post
 from runtime.layout import LayoutRequest
 from runtime.messages import (
     Command,
     Failed,
-    Finished,
     ForgetConversation,
     Generate,
     LoadModel,
+    MeasurePrompt,
     ModelFailed,
     ModelLoaded,
     ModelLoading,
@@ -46,8 +46,9 @@ from runtime.messages import (
     UnloadModel,
 )
 from runtime.prefix_cache import PrefixCache
+from runtime.prompting import budget, measured, prompt_for, rolled
 from runtime.request import Request, Running
-from runtime.sampling import Sampler, resolve
+from runtime.sampling import IgnoredPenalties, Sampler, resolve
 from runtime.scheduler import Admit, Prefill, Scheduler
 from runtime.tracing.recorder import RECORDER
 
@@ -60,21 +61,29 @@ class Engine:
     name = "chat"
 
     def __init__(
-        self, config: RuntimeConfig, post: Post, marks: CancelMarks, load: LoadFamily = load_model
+        self,
+        config: RuntimeConfig,
+        post: Post,
+        marks: CancelMarks,
+        load: LoadFamily = load_model,
+        call: DeviceCall | None = None,
     ) -> None:
         self._config = config
         self._options = config.engine
         self._load_family = load
         self._post = post
         self._marks = marks
+        self._call = call or DeviceCall()
         self._scheduler = Scheduler()
         self._model: FamilyModel | None = None
         self._caches: PrefixCache | None = None
+        self._ignored_penalties = IgnoredPenalties()
         self._handlers: dict[type, Callable[..., None]] = {
             LoadModel: self._load,
             UnloadModel: self._unload,
             Generate: self._enqueue,
             ForgetConversation: self._forget,
+            MeasurePrompt: self._measure,
             SetEngineOptions: self._set_options,
         }
 
@@ -136,6 +145,7 @@ class Engine:
             return
         kv = self._options.kv
         self._caches = PrefixCache(self._model.new_cache, kv.conversations, kv.host_mib * 2**20)
+        self._ignored_penalties = IgnoredPenalties()
         self._scheduler.resize(self._model.slots)
         self._post(ModelLoaded(self._model.info))
 
@@ -181,6 +191,14 @@ class Engine:
         if self._caches is not None:
             self._caches.limit(command.options.kv.conversations, command.options.kv.host_mib * 2**20)
 
+    def _measure(self, command: MeasurePrompt) -> None:
+        try:
+            model, _ = self._loaded(command.model_id)
+            sampling = resolve(command.sampling, model.info.sampling_defaults)
+            self._post(measured(model, command.request_id, command.turns, sampling))
+        except Exception as error:  # noqa: BLE001 - the top of one command
+            self._post(Failed(command.request_id, to_info(error)))
+
     # -- requests -----------------------------------------------------------------------------
 
     def _enqueue(self, command: Generate) -> None:
@@ -195,48 +213,44 @@ class Engine:
             self._place(request, slot)
             return
         command, clock = request.command, request.clock
-        model, caches = self._model, self._caches
-        if model is None or caches is None or model.info.model_id != command.model_id:
-            raise ModelNotLoadedError(
-                f"The model {command.model_id} is not loaded.",
-                remedy="Load it in the Models pane, then send the message again.",
-                unharmed="The conversation is unharmed.",
-            )
+        model, caches = self._loaded(command.model_id)
         clock.admitted = time.perf_counter_ns()
         RECORDER.complete("queue", clock.submitted, clock.admitted, request=request.id)
         sampling = resolve(command.sampling, model.info.sampling_defaults)
-        with RECORDER.span("template", request=request.id):
-            text = model.render(command.turns)
-        clock.rendered = time.perf_counter_ns()
-        with RECORDER.span("tokenise", request=request.id):
-            prompt = model.tokenise(text, command.turns)
-        clock.tokenised = time.perf_counter_ns()
-        total, room = len(prompt.token_ids), model.info.context_length
-        if total >= room:
-            raise ContextFullError(
-                f"This conversation is {total} tokens long; {model.info.title} holds {room}.",
-                remedy="Shorten the message, or start a new chat.",
-                unharmed="The conversation is unharmed.",
-            )
+        self._ignored_penalties.note(sampling)
+        fitted = prompt_for(model, request, sampling)
+        prompt, total = fitted.prompt, len(fitted.prompt.token_ids)
         cache, cached = caches.take(
             command.conversation_id, prompt.identity, lambda length: model.reusable_prefix(prompt, length)
         )
-        budget, reason = room - total, "context"
-        if sampling.max_tokens is not None and sampling.max_tokens <= budget:
-            budget, reason = sampling.max_tokens, "length"
+        most, reason = budget(sampling, 0, total, model.info.context_length)
         request.running = Running(
             prompt=prompt,
+            turns=fitted.turns,
+            left_out=fitted.left_out,
             cache=cache,
+            sampling=sampling,
             sampler=Sampler(sampling, prompt.token_ids, model.eos_ids),
             stream=model.token_stream(),
             stops=StopStrings(sampling.stop),
+            prompt_tokens=total,
             cached=cached,
             computed=cached,
-            budget=budget,
-            budget_reason="context" if reason == "context" else "length",
+            budget=most,
+            budget_reason=reason,
         )
         self._place(request, slot)
         self._post(PrefillProgress(request.id, cached, cached, total))
+
+    def _loaded(self, model_id: str) -> tuple[FamilyModel, PrefixCache]:
+        model, caches = self._model, self._caches
+        if model is None or caches is None or model.info.model_id != model_id:
+            raise ModelNotLoadedError(
+                f"The model {model_id} is not loaded.",
+                remedy="Load it in the Models pane, then send the message again.",
+                unharmed="The conversation is unharmed.",
+            )
+        return model, caches
 
     def _place(self, request: Request, slot: int) -> None:
         model, running = self._require(request)
@@ -247,14 +261,15 @@ class Engine:
     def _prefill(self, request: Request, start: int, end: int) -> None:
         model, running = self._require(request)
         assert self._caches is not None
-        with RECORDER.span("prefill chunk", request=request.id, start=start, tokens=end - start):
+        span = RECORDER.span("prefill chunk", request=request.id, start=start, tokens=end - start)
+        with self._call.made_for(request.id), span:
             logits = model.prefill(running.prompt, running.cache, start, end)
         running.computed = end
         self._caches.extend(request.command.conversation_id, running.prompt.identity[start:end])
         total = len(running.prompt.token_ids)
         self._post(PrefillProgress(request.id, running.cached, end, total))
         if end == total:
-            request.clock.prefilled = time.perf_counter_ns()
+            request.clock.prefilled = request.clock.prefilled or time.perf_counter_ns()
             self._commit(request, logits)
 
     def _decode(self, requests: tuple[Request, ...]) -> None:
@@ -280,7 +295,8 @@ class Engine:
         running = [self._require(request)[1] for request in requests]
         token_ids = [request.output_ids[-1] for request in requests]
         only = requests[0].id if len(requests) == 1 else None
-        with RECORDER.span("decode step", request=only, rows=len(requests)):
+        span = RECORDER.span("decode step", request=only, rows=len(requests))
+        with self._call.made_for(*(request.id for request in requests)), span:
             logits = model.decode(token_ids, [one.cache for one in running])
         for request, token_id in zip(requests, token_ids, strict=True):
             caches.extend(request.conversation_id, (token_id,))
@@ -298,13 +314,33 @@ class Engine:
             self._finish(request, "end")
             return
         with RECORDER.span("detokenise", request=request.id):
-            text = running.stops.push(running.stream.push(token_id))
+            text = running.stream.push(token_id)
+            if len(request.output_ids) > running.sampling.min_tokens:
+                text = running.stops.push(text)
         if text:
             self._post(TextDelta(request.id, text))
         if running.stops.hit is not None:
             self._finish(request, "stop_string")
-        elif len(request.output_ids) >= running.budget:
+        elif len(request.output_ids) >= running.budget and not self._roll(request):
             self._finish(request, running.budget_reason)
+
+    def _roll(self, request: Request) -> bool:
+        """The context is full: leave out the oldest turns, so that the rest is read again and the answer
+        goes on. False when it has to end."""
+        model, running = self._require(request)
+        assert self._caches is not None
+        fitted = rolled(model, running, request.output_ids) if running.budget_reason == "context" else None
+        if fitted is None:
+            return False
+        prompt = fitted.prompt
+        cache, kept = self._caches.take(
+            request.conversation_id, prompt.identity, lambda length: model.reusable_prefix(prompt, length)
+        )
+        running.read_again(fitted, cache, kept)
+        running.budget, running.budget_reason = budget(
+            running.sampling, len(request.output_ids), len(prompt.token_ids), model.info.context_length
+        )
+        return True
 
     def _require(self, request: Request) -> tuple[FamilyModel, Running]:
         assert self._model is not None
@@ -324,8 +360,10 @@ class Engine:
             rest = running.stops.push(running.stream.finish()) + running.stops.finish()
             if rest:
                 self._post(TextDelta(request.id, rest))
+        if running is not None and running.sampler.log is not None and self._model is not None:
+            self._post(running.sampler.log.report(request.id, partial(token_text, self._model)))
         device = self._model.info.device if self._model is not None else ""
-        self._post(Finished(request.id, reason, request.usage(), request.clock.timings(), device))
+        self._post(request.finished(reason, device))
         self._leave(request)
 
     def _fail(self, request: Request, error: ErrorInfo) -> None:

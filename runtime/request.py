@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runtime.messages import Generate, StopReason, Timings, Usage
+from runtime.messages import Finished, Generate, StopReason, Timings, Turn, Usage
 
 if TYPE_CHECKING:
+    from runtime.context_policy import Fit
     from runtime.detokenizer import StopStrings
     from runtime.families.base import KvCache, Prompt, TokenStream
-    from runtime.sampling import Sampler
+    from runtime.sampling import Sampler, Sampling
 
 
 @dataclass(slots=True)
@@ -48,18 +49,31 @@ class Running:
     """What a request owns once it is admitted."""
 
     prompt: Prompt
+    turns: tuple[Turn, ...]
+    """The turns the prompt was made of; earlier ones may have been left out."""
+    left_out: int
+    """Turns left out so far."""
     cache: KvCache
+    sampling: Sampling
     sampler: Sampler
     stream: TokenStream
     stops: StopStrings
+    prompt_tokens: int
+    """Length of the prompt when the answer began."""
     cached: int
-    """Prompt positions reused."""
+    """Its positions reused."""
     computed: int
     """Prompt positions in the cache, reused ones included."""
     budget: int
     """Most tokens this answer may have."""
     budget_reason: StopReason
     """Why it would stop there: its own limit or the model's context."""
+
+    def read_again(self, fitted: Fit[Prompt], cache: KvCache, kept: int) -> None:
+        """Go on after a shorter prompt, which ends with the answer so far; `kept` positions are computed."""
+        self.prompt, self.turns = fitted.prompt, fitted.turns
+        self.left_out += fitted.left_out
+        self.cache, self.computed = cache, kept
 
 
 @dataclass(slots=True)
@@ -102,4 +116,17 @@ class Request:
         running = self.running
         if running is None:
             return Usage(0, 0, 0)
-        return Usage(len(running.prompt.token_ids), running.cached, len(self.output_ids))
+        return Usage(running.prompt_tokens, running.cached, len(self.output_ids))
+
+    def finished(self, reason: StopReason, device: str) -> Finished:
+        """How it came out."""
+        running = self.running
+        return Finished(
+            self.id,
+            reason,
+            self.usage(),
+            self.clock.timings(),
+            device,
+            sampling=running.sampling.used if running is not None else (),
+            left_out=running.left_out if running is not None else 0,
+        )

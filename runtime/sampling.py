@@ -7,6 +7,7 @@ costs depends on the vocabulary, never on the answer's length: counts are kept u
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,21 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import BadLogitsError
+from runtime.candidates import CandidateLog
+from runtime.errors import BadLogitsError, SettingError
 from runtime.families.base import Logits
-from runtime.sampling_params import SamplingRequest
+from runtime.penalties import Occurrences, after_each
+from runtime.sampling_params import (
+    ContextPolicy,
+    SampledValue,
+    SamplingRequest,
+    UsedValue,
+    ValueSource,
+    ignored_penalties,
+)
 from runtime.settings import SETTINGS
+
+_log = logging.getLogger(__name__)
 
 _FLOORS = (1e-2, 1e-4, 1e-6, 0.0)
 """Shares of the heaviest weight, the last of which leaves nothing out."""
@@ -42,9 +54,14 @@ class Sampling:
     presence_penalty: float
     frequency_penalty: float
     seed: int
+    min_tokens: int
     max_tokens: int | None
     stop: tuple[str, ...]
     apply_penalties: bool
+    context_policy: ContextPolicy
+    report_candidates: bool
+    used: tuple[UsedValue, ...]
+    """The same values by name, each with its source."""
 
     @property
     def greedy(self) -> bool:
@@ -64,53 +81,105 @@ def resolve(request: SamplingRequest, model_defaults: Mapping[str, float | int])
 
     Raises SettingError for a value out of its range, whoever set it.
     """
-    return Sampling(
-        temperature=_number("temperature", request.temperature, model_defaults),
-        top_k=max(0, int(_number("top_k", request.top_k, model_defaults))),
-        top_p=_number("top_p", request.top_p, model_defaults),
-        min_p=_number("min_p", request.min_p, model_defaults),
-        repetition_penalty=_number("repetition_penalty", request.repetition_penalty, model_defaults),
-        presence_penalty=_number("presence_penalty", request.presence_penalty, model_defaults),
-        frequency_penalty=_number("frequency_penalty", request.frequency_penalty, model_defaults),
-        seed=secrets.randbits(32) if request.seed is None else request.seed,
-        max_tokens=request.max_tokens
-        if request.max_tokens is None
-        else int(_checked("max_tokens", request.max_tokens)),
-        stop=request.stop,
-        apply_penalties=request.apply_penalties,
+    number = {name: _number(name, request, model_defaults) for name in _NUMBERS}
+    values: dict[str, SampledValue] = {
+        **number,
+        "top_k": max(0, int(number["top_k"])),
+        "min_tokens": int(number["min_tokens"]),
+        "seed": secrets.randbits(32) if request.seed is None else request.seed,
+        "max_tokens": None if request.max_tokens is None else int(_checked("max_tokens", request.max_tokens)),
+        "stop": request.stop,
+        "apply_penalties": request.apply_penalties,
+        "context_policy": request.context_policy,
+        "report_candidates": request.report_candidates,
+    }
+    shortest, longest = cast("int", values["min_tokens"]), cast("int | None", values["max_tokens"])
+    if longest is not None and shortest > longest:
+        raise SettingError(
+            "sampling.min_tokens",
+            f"The shortest answer ({shortest} tokens) is longer than the longest ({longest}).",
+            remedy="Lower the shortest answer, or raise the longest.",
+            unharmed="Nothing was changed.",
+        )
+    used = tuple(
+        UsedValue(name, value, _source(name, request, model_defaults)) for name, value in values.items()
     )
+    return Sampling(**values, used=used)  # type: ignore[arg-type]  # checked by each Setting
 
 
-def _number(key: str, given: float | None, model_defaults: Mapping[str, float | int]) -> float:
-    value = model_defaults.get(key) if given is None else given
-    fallback = SETTINGS[f"sampling.{key}"].fallback
+_NUMBERS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "min_tokens",
+)
+
+
+def _number(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> float:
+    given = getattr(request, name)
+    value = model_defaults.get(name) if given is None else given
+    fallback = SETTINGS[f"sampling.{name}"].fallback
     assert isinstance(fallback, (int, float))  # every sampling number declares one
-    return float(fallback) if value is None else float(_checked(key, value))
+    return float(fallback) if value is None else float(_checked(name, value))
 
 
-def _checked(key: str, value: float) -> float:
-    return cast("float", SETTINGS[f"sampling.{key}"].check(value))
+def _source(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> ValueSource:
+    if name in request.by_conversation:
+        return "conversation"
+    if getattr(request, name) != SETTINGS[f"sampling.{name}"].default:
+        return "you"
+    return "model" if name in model_defaults else "default"
+
+
+def _checked(name: str, value: float) -> float:
+    return cast("float", SETTINGS[f"sampling.{name}"].check(value))
+
+
+class IgnoredPenalties:
+    """Logs, once, which penalties are left out because the switch is off."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def note(self, sampling: Sampling) -> None:
+        """A request with these values begins."""
+        ignored = ignored_penalties(sampling.used)
+        if ignored and not self._said:
+            self._said = True
+            _log.info(
+                "Penalties are off; ignored: %s", ", ".join(f"{one.name} {one.value}" for one in ignored)
+            )
 
 
 class Sampler:
     """Draws one request's tokens; the same seed and logits give the same tokens."""
 
-    def __init__(self, sampling: Sampling, vocab_size: int, prompt_ids: Sequence[int]) -> None:
+    def __init__(
+        self, sampling: Sampling, prompt_ids: Sequence[int], eos_ids: frozenset[int] = frozenset()
+    ) -> None:
         self._sampling = sampling
         self._rng = np.random.Generator(np.random.PCG64(sampling.seed & (2**64 - 1)))
-        self._counts: NDArray[np.float32] | None = None
-        if sampling.penalises:
-            self._counts = np.zeros(vocab_size, dtype=np.float32)
-            self._seen = np.zeros(vocab_size, dtype=np.bool_)
-            self._seen[np.asarray(prompt_ids, dtype=np.intp)] = True
+        self._occurred = Occurrences(prompt_ids) if sampling.penalises else None
+        self._ends = sorted(eos_ids)
+        self._count = 0
+        self.log = CandidateLog(sampling) if sampling.report_candidates else None
+        """What was likely at each step, when it was asked for."""
 
     def draw(self, logits: Logits) -> int:
         """The next token id for logits of shape (vocab,).
 
         Raises BadLogitsError when no token can be drawn (NaN, or nothing above minus infinity).
         """
-        if self._counts is not None:
-            logits = self._penalised(logits)
+        given = logits
+        if self._count < self._sampling.min_tokens and self._ends:
+            logits = logits.astype(np.float32, copy=True)
+            logits[self._ends] = -np.inf
+        if self._occurred is not None:
+            logits = self._penalised(logits, self._occurred)
         token_id = int(np.argmax(logits))
         if not np.isfinite(logits[token_id]):  # argmax finds a NaN first, +inf next, and -inf last
             raise BadLogitsError(
@@ -121,23 +190,18 @@ class Sampler:
             )
         if not self._sampling.greedy:
             token_id = self._sampled(logits)
-        if self._counts is not None:
-            self._counts[token_id] += 1
-            self._seen[token_id] = True
+        if self.log is not None:
+            self.log.add(given, token_id, self._occurred)
+        if self._occurred is not None:
+            self._occurred.add(token_id)
+        self._count += 1
         return token_id
 
-    def _penalised(self, logits: Logits) -> Logits:
-        sampling, counts = self._sampling, self._counts
-        assert counts is not None
+    def _penalised(self, logits: Logits, occurred: Occurrences) -> Logits:
         logits = logits.astype(np.float32, copy=True)
-        if sampling.repetition_penalty != 1.0:
-            seen = logits[self._seen]
-            penalty = np.float32(sampling.repetition_penalty)
-            logits[self._seen] = np.where(seen > 0, seen / penalty, seen * penalty)
-        if sampling.frequency_penalty != 0.0:
-            logits -= np.float32(sampling.frequency_penalty) * counts
-        if sampling.presence_penalty != 0.0:
-            logits -= np.float32(sampling.presence_penalty) * (counts > 0)
+        ids, counts = occurred.ids, occurred.counts
+        for _, values in after_each(self._sampling, logits[ids], np.True_, counts):
+            logits[ids] = values
         return logits
 
     def _sampled(self, logits: Logits) -> int:

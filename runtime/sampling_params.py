@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 ValueSource = Literal["you", "conversation", "model", "default"]
+ContextPolicy = Literal["stop", "drop_middle", "rolling"]
+SampledValue: TypeAlias = "float | int | bool | str | tuple[str, ...] | None"
+
+NEUTRAL_PENALTIES: dict[str, float] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""The penalties, each with the value that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,35 @@ class SamplingRequest:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None
+    min_tokens: int | None = None
+    """Before this many tokens the answer ends neither by itself nor at a stop string."""
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     apply_penalties: bool = True
+    context_policy: ContextPolicy = "stop"
+    report_candidates: bool = False
+    """Report the likeliest tokens of each step, before and after the penalties."""
+    by_conversation: frozenset[str] = frozenset()
+    """Names of the values that the conversation set; the others given are the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedValue:
+    """A value that an answer was made with, by its name in `SamplingRequest`, and who set it."""
+
+    name: str
+    value: SampledValue
+    source: ValueSource
+
+
+def ignored_penalties(used: Iterable[UsedValue]) -> tuple[UsedValue, ...]:
+    """The penalties that were set to something but not applied, because the switch was off."""
+    values = {one.name: one for one in used}
+    switch = values.get("apply_penalties")
+    if switch is None or switch.value:
+        return ()
+    return tuple(
+        values[name]
+        for name, neutral in NEUTRAL_PENALTIES.items()
+        if name in values and values[name].value != neutral
+    )

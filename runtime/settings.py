@@ -71,8 +71,8 @@ _SAMPLING = (
         "What happens when a conversation is longer than the model holds. The system prompt always stays.",
         choices=(
             Choice("stop", "Stop", "The answer ends at the limit; a message that is too long is refused."),
-            Choice("drop_middle", "Drop the middle", "The first turns stay; the oldest after them are left out."),
-            Choice("rolling", "Rolling window", "The oldest turns are left out, in the middle of an answer too."),
+            Choice("drop_middle", "Drop the middle", "The first turns stay; the oldest after them are cut."),
+            Choice("rolling", "Rolling window", "The oldest turns are cut, in the middle of an answer too."),
         ),
         cli_option="--context-policy", takes_effect=_NEXT_ANSWER,
     ),

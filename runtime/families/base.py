@@ -96,3 +96,9 @@ class FamilyModel(Protocol):
 
     def dispose(self) -> None:
         """Give the device memory back; caches of this model are lost."""
+
+
+def token_text(model: FamilyModel, token_id: int) -> str:
+    """One token as text by itself; bytes that are no whole character show as the replacement character."""
+    stream = model.token_stream()
+    return stream.push(token_id) + stream.finish()

@@ -22,8 +22,8 @@ from runtime.sampling import Sampler, resolve
 from runtime.sampling_params import SamplingRequest
 
 
-def sampler(vocab: int, prompt: tuple[int, ...] = (), **values: object) -> Sampler:
-    return Sampler(resolve(SamplingRequest(**values), {}), vocab, prompt)  # type: ignore[arg-type]
+def sampler(prompt: tuple[int, ...] = (), eos: tuple[int, ...] = (), **values: object) -> Sampler:
+    return Sampler(resolve(SamplingRequest(**values), {}), prompt, frozenset(eos))  # type: ignore[arg-type]
 
 
 def logits(*values: float) -> np.ndarray:
@@ -31,7 +31,7 @@ def logits(*values: float) -> np.ndarray:
 
 
 def support(logits_: np.ndarray, draws: int = 400, **values: object) -> set[int]:
-    drawing = sampler(len(logits_), seed=7, **values)
+    drawing = sampler(seed=7, **values)
     return {drawing.draw(logits_) for _ in range(draws)}
 
 
@@ -63,13 +63,13 @@ def test_temperature_sharpens_and_flattens() -> None:
         (0.5, 0.49 / 0.58),
         (2.0, math.sqrt(0.7) / (math.sqrt(0.7) + math.sqrt(0.3))),
     ):
-        drawing = sampler(2, seed=1, temperature=temperature)
+        drawing = sampler(seed=1, temperature=temperature)
         share = Counter(drawing.draw(spread) for _ in range(4000))[0] / 4000
         assert share == pytest.approx(expected, abs=0.03)
 
 
 def test_repetition_penalty_sees_prompt_and_answer_and_both_signs() -> None:
-    drawing = sampler(4, prompt=(0, 1), temperature=0.0, repetition_penalty=2.0)
+    drawing = sampler(prompt=(0, 1), temperature=0.0, repetition_penalty=2.0)
     # 0: 4/2=2, 1: -1*2=-2, 2: 3, 3: 1.9
     assert drawing.draw(logits(4, -1, 3, 1.9)) == 2
     # now 2 is seen as well: 3/2=1.5 < 2 (token 0)
@@ -77,33 +77,33 @@ def test_repetition_penalty_sees_prompt_and_answer_and_both_signs() -> None:
 
 
 def test_presence_and_frequency_count_the_answer_only() -> None:
-    drawing = sampler(3, prompt=(0,), temperature=0.0, presence_penalty=1.0)
+    drawing = sampler(prompt=(0,), temperature=0.0, presence_penalty=1.0)
     assert [drawing.draw(logits(2, 1.5, 0.8)) for _ in range(3)] == [0, 1, 0]
-    drawing = sampler(2, temperature=0.0, frequency_penalty=0.4)
+    drawing = sampler(temperature=0.0, frequency_penalty=0.4)
     # 0 falls by 0.4 each time it is drawn: 2, 1.6 (<1.7: 1), then 1.6 against 1.3
     assert [drawing.draw(logits(2, 1.7)) for _ in range(3)] == [0, 1, 0]
 
 
 def test_the_switch_turns_penalties_off() -> None:
-    drawing = sampler(2, temperature=0.0, frequency_penalty=2.0, apply_penalties=False)
+    drawing = sampler(temperature=0.0, frequency_penalty=2.0, apply_penalties=False)
     assert [drawing.draw(logits(2, 1.7)) for _ in range(3)] == [0, 0, 0]
 
 
 def test_a_seed_repeats_and_no_seed_does_not() -> None:
     flat = np.zeros(1000, np.float32)
-    first, again = sampler(1000, seed=5), sampler(1000, seed=5)
+    first, again = sampler(seed=5), sampler(seed=5)
     drawn = [first.draw(flat) for _ in range(20)]
     assert drawn == [again.draw(flat) for _ in range(20)]
-    other = sampler(1000)
+    other = sampler()
     assert drawn != [other.draw(flat) for _ in range(20)]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_numbers_no_token_can_be_drawn_from(bad: float) -> None:
     with pytest.raises(BadLogitsError):
-        sampler(3).draw(logits(0, bad, 1))
+        sampler().draw(logits(0, bad, 1))
     with pytest.raises(BadLogitsError):
-        sampler(3).draw(np.full(3, -np.inf, np.float32))
+        sampler().draw(np.full(3, -np.inf, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_kept_set_equals_transformers(
     probabilities = torch.softmax(scores, -1)[0].numpy()
     # Equal scores at the edge of top-p are cut by their order, which is not part of the meaning.
     edge = min(p for p in probabilities if p > 0)
-    drawing = sampler(len(values), seed=3, temperature=temperature, top_k=top_k, top_p=top_p)
+    drawing = sampler(seed=3, temperature=temperature, top_k=top_k, top_p=top_p)
     drawn = {drawing.draw(np.array(values, np.float32)) for _ in range(60)}
     assert all(
         probabilities[token] > 0
@@ -170,7 +170,7 @@ def test_the_kept_set_equals_transformers(
 def test_repetition_penalty_equals_transformers(prompt: list[int], values: list[float]) -> None:
     prompt = prompt or [0]
     expected = RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([prompt]), torch.tensor([values]))
-    drawing = sampler(20, prompt=tuple(prompt), temperature=0.0, repetition_penalty=1.3)
+    drawing = sampler(prompt=tuple(prompt), temperature=0.0, repetition_penalty=1.3)
     drawn = drawing.draw(np.array(values, np.float32))
     assert float(expected[0, drawn]) == pytest.approx(float(expected.max()), rel=1e-5)
 
@@ -183,7 +183,7 @@ def test_a_flat_distribution_beyond_the_head_is_still_exact() -> None:
 @given(st.integers(0, 2**32), st.integers(1, 3000), st.floats(0.3, 2.0))
 def test_a_draw_follows_the_running_sum_of_all_weights(seed: int, vocab: int, temperature: float) -> None:
     values = np.random.default_rng(seed).normal(0, 2, vocab).astype(np.float32)
-    drawing = sampler(vocab, seed=seed, temperature=temperature)
+    drawing = sampler(seed=seed, temperature=temperature)
     shares = np.random.Generator(np.random.PCG64(seed))
     weights = np.exp((values - values.max()).astype(np.float64) / temperature)
     running = np.cumsum(weights) / weights.sum()
@@ -201,5 +201,5 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_the_share(seed: int, top_p
     order = np.argsort(-weights)
     count = int(np.searchsorted(np.cumsum(weights[order]) / weights.sum(), top_p)) + 1
     allowed = set(order[: count + 1].tolist())  # one more, for float32's rounding at the edge
-    drawing = sampler(2000, seed=seed, top_p=top_p)
+    drawing = sampler(seed=seed, top_p=top_p)
     assert {drawing.draw(values) for _ in range(40)} <= allowed

@@ -1,0 +1,96 @@
+"""From a conversation's turns to a prompt that the model's context holds, and how long the answer may be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from runtime.context_policy import Fit, answer_room, fit
+from runtime.errors import ContextFullError
+from runtime.families.base import FamilyModel, Prompt
+from runtime.messages import ModelInfo, PromptMeasured, StopReason, Turn
+from runtime.request import Request, Running
+from runtime.sampling import Sampling
+from runtime.tracing.recorder import RECORDER
+
+
+def prompt_for(model: FamilyModel, request: Request, sampling: Sampling) -> Fit[Prompt]:
+    """Render and tokenise the request's turns; the context policy leaves out what does not fit.
+
+    Raises ContextFullError when it is too long all the same.
+    """
+    clock = request.clock
+
+    def build(turns: Sequence[Turn]) -> Prompt:
+        with RECORDER.span("template", request=request.id):
+            text = model.render(turns)
+        clock.rendered = clock.rendered or time.perf_counter_ns()
+        with RECORDER.span("tokenise", request=request.id):
+            return model.tokenise(text, turns)
+
+    limit = model.info.context_length
+    room = answer_room(limit, sampling.max_tokens)
+    fitted = fit(request.command.turns, sampling.context_policy, build, limit, room)
+    clock.tokenised = time.perf_counter_ns()
+    if len(fitted.prompt.token_ids) >= limit:
+        raise _too_long(model.info, sampling, fitted)
+    return fitted
+
+
+def _too_long(info: ModelInfo, sampling: Sampling, fitted: Fit[Prompt]) -> ContextFullError:
+    length, left_out = len(fitted.prompt.token_ids), fitted.left_out
+    if left_out:
+        said = f"Even without {left_out} earlier turns this conversation is {length} tokens long"
+    else:
+        said = f"This conversation is {length} tokens long"
+    remedy = "Shorten the message, or start a new chat."
+    if sampling.context_policy == "stop" and sum(turn.role == "user" for turn in fitted.turns) > 1:
+        remedy = "Shorten the message, start a new chat, or have earlier turns left out (Settings, Sampling)."
+    return ContextFullError(
+        f"{said}; {info.title} holds {info.context_length}.",
+        remedy=remedy,
+        unharmed="The conversation is unharmed.",
+    )
+
+
+def rolled(model: FamilyModel, running: Running, output_ids: Sequence[int]) -> Fit[Prompt] | None:
+    """The prompt with which an answer that has filled the context goes on: fewer turns, and itself so far.
+
+    None when the policy wants it to end, no earlier turn is left, or a picture belongs to the prompt: where
+    its positions go on is known to its family only.
+    """
+    if running.sampling.context_policy != "rolling" or running.prompt.inputs:
+        return None
+
+    def build(turns: Sequence[Turn]) -> Prompt:
+        prompt = model.tokenise(model.render(turns), turns)
+        return Prompt([*prompt.token_ids, *output_ids], [*prompt.identity, *output_ids])
+
+    limit = model.info.context_length
+    fitted = fit(running.turns, "rolling", build, limit, max(1, limit // 4))
+    return fitted if fitted.left_out and len(fitted.prompt.token_ids) < limit else None
+
+
+def budget(sampling: Sampling, produced: int, used: int, limit: int) -> tuple[int, StopReason]:
+    """How many tokens an answer may have in all, and why no more.
+
+    It has `produced` so far, and `used` positions of the context's `limit` are taken, its own included.
+    """
+    room = produced + limit - used
+    if sampling.max_tokens is not None and sampling.max_tokens <= room:
+        return sampling.max_tokens, "length"
+    return room, "context"
+
+
+def measured(
+    model: FamilyModel, request_id: str, turns: Sequence[Turn], sampling: Sampling
+) -> PromptMeasured:
+    """How long the prompt of these turns is, and what the policy would do about it."""
+
+    def build(kept: Sequence[Turn]) -> Prompt:
+        return model.tokenise(model.render(kept), kept)
+
+    limit = model.info.context_length
+    fitted = fit(turns, sampling.context_policy, build, limit, answer_room(limit, sampling.max_tokens))
+    fits = len(fitted.prompt.token_ids) < limit
+    return PromptMeasured(request_id, fitted.whole, limit, fitted.left_out, fits)
