@@ -113,6 +113,7 @@ def builders() -> dict[str, Builder]:
     from runtime.simulator.build_blip import build_blip
     from runtime.simulator.build_decoder import build_decoder
     from runtime.simulator.build_qwen3_asr import build_qwen3_asr
+    from runtime.simulator.build_qwen3_asr import build_qwen3_asr
     from runtime.simulator.build_qwen3_vl import build_qwen3_vl
     from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
     from runtime.simulator.build_vision import build_qwen2_vl
@@ -130,6 +131,7 @@ def builders() -> dict[str, Builder]:
         "blip": build_blip,
         "qwen2_vl": build_qwen2_vl,
         "qwen3_vl": build_qwen3_vl,
+        "qwen3_asr": build_qwen3_asr,
         "qwen3_asr": build_qwen3_asr,
         "whisper": build_whisper,
     }

@@ -65,7 +65,7 @@ def build_exaone4(checkpoint: Checkpoint, target: Target) -> None:
         "post_attention_layernorm": "post_feedforward_layernorm",
     }
     view = _with_norms(checkpoint, norms, config.num_hidden_layers)
-    llama = _llama_config(config, config.rms_norm_eps)
+    llama = llama_config(config, config.rms_norm_eps)
     header = write_decoder(view, llama, target, role="exaone4 decoder")
     header = replace(header, architecture={**header.architecture, **asdict(kinds)})
     _finish(target, header, "exaone4", "Exaone4")
@@ -84,7 +84,7 @@ def write_cohere2(checkpoint: Checkpoint, config: Any, target: Target, *, embedd
     kinds = LayerKinds(windows=[config.sliding_window if sliding else 0 for sliding in slides], turns=slides)
     norms = {"input_layernorm": "input_layernorm", "post_attention_layernorm": "input_layernorm"}
     view = _with_norms(checkpoint, norms, config.num_hidden_layers, _pair_halves(config))
-    llama = _llama_config(config, config.layer_norm_eps)
+    llama = llama_config(config, config.layer_norm_eps)
     header = write_decoder(view, llama, target, role="cohere2 decoder", embedding=embedding)
     return replace(header, architecture={**header.architecture, **asdict(kinds)})
 
@@ -103,10 +103,11 @@ def _exaone_config(checkpoint: Checkpoint) -> Any:
             detail=f"{type(error).__name__}: {error}",
         ) from error
     config.rope_parameters, config.hidden_act = rope, config.activation_function
-    return _llama_config(config, config.layer_norm_epsilon)
+    return llama_config(config, config.layer_norm_epsilon)
 
 
-def _llama_config(config: Any, epsilon: float) -> Any:
+def llama_config(config: Any, epsilon: float) -> Any:
+    """A Llama configuration of the same dimensions, for `write_decoder`; `epsilon` is that of the norms."""
     from transformers import LlamaConfig
 
     same = (

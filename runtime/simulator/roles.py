@@ -19,6 +19,7 @@ from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
 from runtime.simulator.mrope_decoder import MropeDecoder
 from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
+from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
 from runtime.simulator.vision import Vision
 from runtime.simulator.weights import Weights
 from runtime.simulator.whisper import WhisperDecoder, WhisperEncoder
@@ -41,6 +42,7 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "eagle3 base": Eagle3Base,
     "eagle3 draft": Eagle3Draft,
     "eagle3 fc": Eagle3Projector,
+    "qwen3-asr encoder": Qwen3AsrEncoder,
     "qwen3-asr encoder": Qwen3AsrEncoder,
     "whisper encoder": WhisperEncoder,
     "whisper decoder": WhisperDecoder,
