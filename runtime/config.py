@@ -45,6 +45,8 @@ class RuntimeConfig:
     data_dir: Path
     device: DeviceChoice = "auto"
     engine: EngineOptions = field(default_factory=EngineOptions)
+    stall_seconds: float = 60.0
+    """How long one call of the device may take before it counts as stalled."""
 
     @property
     def models_dir(self) -> Path:

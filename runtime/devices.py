@@ -48,6 +48,11 @@ class ActiveDevice:
     """How many such boards; their numbers are 0 … devices - 1."""
 
 
+def limit_calls(seconds: float) -> None:
+    """How long a board's runtime waits for a call; read when it is imported. The user's own value is kept."""
+    os.environ.setdefault("QBRUNTIME_NPU_TIMEOUT_MS", str(round(seconds * 1000)))
+
+
 def activate(choice: DeviceChoice) -> ActiveDevice:
     """Choose the device, once per process; later calls return the same one.
 

@@ -1,5 +1,8 @@
 """The runtime as one object: starts the lanes, routes commands to them, collects their events.
 
+There is a lane per kind of service, and one per loaded chat or image model: it starts with `LoadModel` and
+ends with `UnloadModel`. A new lane waits until the lanes that are ending have given their memory back.
+
 The window runs the lanes in QThreads (`runtime.thread`), the command line in plain threads. Nothing here
 imports a heavy package; each service does that in its own thread, in `open`.
 """
@@ -7,10 +10,13 @@ imports a heavy package; each service does that in its own thread, in `open`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from runtime.config import RuntimeConfig
+from runtime.device_call import DeviceCall
+from runtime.devices import limit_calls
 from runtime.lane import CancelMarks, Lane, Post, Service
 from runtime.messages import (
     AnalyseRecording,
@@ -44,16 +50,13 @@ from runtime.messages import (
     UnloadModel,
     UnloadSpeech,
     VerifyModel,
+    model_lane,
 )
 from runtime.outbox import Outbox
+from runtime.refusals import not_loaded, refusal
+from runtime.watchdog import Watchdog
 
 LANE_OF: dict[type[Command], str] = {
-    LoadModel: "chat",
-    UnloadModel: "chat",
-    Generate: "chat",
-    ForgetConversation: "chat",
-    SetEngineOptions: "chat",
-    MeasurePrompt: "chat",
     LoadSpeech: "speech",
     UnloadSpeech: "speech",
     Transcribe: "speech",
@@ -106,44 +109,45 @@ class PlainRunner:
         return not self._thread.is_alive()
 
 
-def _chat(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+def _engine(config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCall) -> Service:
     from runtime.engine import Engine
 
-    return Engine(config, post, marks)
+    return Engine(config, post, marks, call=call)
 
 
-def _speech(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+def _speech(config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCall) -> Service:
     from runtime.speech.service import SpeechService
 
     return SpeechService(config, post, marks)
 
 
-def _recorder(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+def _recorder(config: RuntimeConfig, post: Post, marks: CancelMarks, _call: DeviceCall) -> Service:
     from runtime.tracing.service import RecorderService
 
     return RecorderService(config, post, marks)
 
 
-def _library(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+def _library(config: RuntimeConfig, post: Post, marks: CancelMarks, _call: DeviceCall) -> Service:
     from runtime.catalog.service import LibraryService
 
     return LibraryService(config, post, marks)
 
 
-def _microphone(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+def _microphone(config: RuntimeConfig, post: Post, marks: CancelMarks, _call: DeviceCall) -> Service:
     from runtime.audio.microphone_service import MicrophoneService
 
     return MicrophoneService(config, post, marks)
 
 
-def _playback(config: RuntimeConfig, post: Post, marks: CancelMarks) -> Service:
+def _playback(config: RuntimeConfig, post: Post, marks: CancelMarks, _call: DeviceCall) -> Service:
     from runtime.audio.playback_service import PlaybackService
 
     return PlaybackService(config, post, marks)
 
 
-_SERVICES: dict[str, Callable[[RuntimeConfig, Post, CancelMarks], Service]] = {
-    "chat": _chat,
+_Make = Callable[[RuntimeConfig, Post, CancelMarks, DeviceCall], Service]
+
+_SERVICES: dict[str, _Make] = {
     "speech": _speech,
     "recorder": _recorder,
     "library": _library,
@@ -153,7 +157,7 @@ _SERVICES: dict[str, Callable[[RuntimeConfig, Post, CancelMarks], Service]] = {
 
 
 class Host:
-    """The door to the runtime for the window and the command line."""
+    """The door to the runtime for the window and the command line; used from one thread."""
 
     def __init__(
         self,
@@ -162,11 +166,17 @@ class Host:
         make_runner: Callable[[Lane], Runner] = PlainRunner,
     ) -> None:
         self.config = config
+        limit_calls(config.stall_seconds)
         self._outbox = Outbox(wake)
         self._marks = CancelMarks()
-        self._lanes = {name: self._lane(name) for name in _SERVICES}
-        self._runners = {name: make_runner(lane) for name, lane in self._lanes.items()}
-        self._started: set[str] = set()
+        self._make_runner = make_runner
+        self._lanes: dict[str, Lane] = {}
+        """Those that take commands, by name."""
+        self._runners: dict[Lane, Runner] = {}
+        """Every thread that may still run, those of lanes that are ending included."""
+        self._watchdog = Watchdog(
+            config.stall_seconds, self._outbox.post, self._marks, lambda: list(self._lanes.values())
+        )
         self._stopped = False
 
     def submit(self, command: Command) -> None:
@@ -174,11 +184,15 @@ class Host:
         if self._stopped:
             # What the last events lead to comes too late; a lane started now would never be joined.
             return
-        name = LANE_OF[type(command)]
-        self._lanes[name].put(command)
-        if name not in self._started:
-            self._started.add(name)
-            self._runners[name].start()
+        if isinstance(command, ForgetConversation | SetEngineOptions):
+            self._tell_models(command)
+        elif isinstance(command, Generate | MeasurePrompt | UnloadModel):
+            self._give(self._lanes.get(model_lane(command.model_id)), command)
+        elif isinstance(command, LoadModel):
+            self._give(self._lane(model_lane(command.model_id), _engine, self._ending()), command)
+        else:
+            name = LANE_OF[type(command)]
+            self._give(self._lane(name, _SERVICES[name]), command)
 
     def cancel(self, request_id: str) -> None:
         """Mark a request; its final event acknowledges."""
@@ -191,12 +205,56 @@ class Host:
     def stop(self, seconds: float = 10.0) -> list[str]:
         """End every lane; returns the names of those still busy after `seconds` each."""
         self._stopped = True
-        for name in self._started:
-            self._lanes[name].stop()
-        return [name for name in self._started if not self._runners[name].join(seconds)]
+        for lane in self._runners:
+            lane.stop()
+        busy = []
+        for lane, runner in self._runners.items():
+            if not runner.join(0 if lane.gate.is_shut else seconds):
+                busy.append(lane.name)
+        self._watchdog.stop()
+        return busy
 
-    def _lane(self, name: str) -> Lane:
-        def make_service() -> Service:
-            return _SERVICES[name](self.config, self._outbox.post, self._marks)
+    def _tell_models(self, command: ForgetConversation | SetEngineOptions) -> None:
+        if isinstance(command, SetEngineOptions):
+            self.config = replace(self.config, engine=command.options)
+        for name, lane in self._lanes.items():
+            if name not in _SERVICES:
+                lane.put(command)
 
-        return Lane(name, make_service, self._outbox.post)
+    def _give(self, lane: Lane | None, command: Command) -> None:
+        """Queue the command; without a lane that could answer it, answer it here."""
+        if lane is None or not lane.put(command):
+            event = refusal(command, not_loaded(getattr(command, "model_id", "")).info)
+            if event is not None:
+                self._outbox.post(event)
+            return
+        if isinstance(command, UnloadModel):
+            lane.stop()
+            del self._lanes[lane.name]
+        elif lane.gate.busy:
+            self._watchdog.wake()
+
+    def _ending(self) -> list[Lane]:
+        """Lanes that take no more commands and may still hold device memory."""
+        self._forget_ended()
+        return [lane for lane in self._runners if self._lanes.get(lane.name) is not lane]
+
+    def _lane(self, name: str, make: _Make, after: Sequence[Lane] = ()) -> Lane:
+        """The lane of that name; a new one when there is none, or its thread was given up."""
+        lane = self._lanes.get(name)
+        if lane is not None and not lane.gate.is_shut:
+            return lane
+        config, marks = self.config, self._marks
+        lane = Lane(name, lambda post, call: make(config, post, marks, call), self._outbox.post, after)
+        self._lanes[name] = lane
+        self._runners[lane] = self._make_runner(lane)
+        self._runners[lane].start()
+        return lane
+
+    def _forget_ended(self) -> None:
+        """Threads that have returned need not be joined any more."""
+        self._runners = {
+            lane: runner
+            for lane, runner in self._runners.items()
+            if not (lane.ended.is_set() and runner.join(0))
+        }

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from runtime.errors import to_info
+from runtime.device_call import DeviceCall
+from runtime.errors import ErrorInfo, to_info
+from runtime.gate import Gate
 from runtime.messages import Command, Event, LaneFaulted
+from runtime.refusals import refusal
 
 Post = Callable[[Event], None]
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks at a lane that may have been given up."""
 
 
 class CancelMarks:
@@ -58,33 +63,77 @@ class Service(Protocol):
         """Release everything."""
 
 
+MakeService = Callable[[Post, DeviceCall], Service]
+
+
 class Lane:
     """Runs a service in the thread that calls `run`."""
 
-    def __init__(self, name: str, make_service: Callable[[], Service], post: Post) -> None:
+    def __init__(self, name: str, make_service: MakeService, post: Post, after: Sequence[Lane] = ()) -> None:
+        """`after`: lanes that must have ended first, because what they hold is needed."""
         self.name = name
+        self.gate = Gate(post)
+        self.call = DeviceCall()
+        self.ended = threading.Event()
         self._make_service = make_service
-        self._post = post
+        self._after = after
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
 
-    def put(self, command: Command) -> None:
-        """Queue a command; returns at once, from any thread."""
-        self._inbox.put(command)
+    def put(self, command: Command) -> bool:
+        """Queue a command; returns at once, from any thread. False when nobody would answer it any more."""
+        taken = self.gate.expect(command)
+        if taken:
+            self._inbox.put(command)
+        return taken
 
     def stop(self) -> None:
         """Ask `run` to return after the step it is in."""
         self._inbox.put(None)
 
+    def give_up(self, error: ErrorInfo) -> list[str]:
+        """The thread does not come back: answer for it. If it ever does, it only cleans up.
+
+        Returns the ids of the requests that ended so.
+        """
+        answered = self.gate.shut(error)
+        self.stop()
+        return answered
+
     def run(self) -> None:
         """Loop until `stop`; a fault outside a request is posted and the loop goes on."""
-        service = self._make_service()
         try:
-            if not self._guarded(service.open):
-                return
+            for lane in self._after:
+                lane.wait_until_gone()
+            self._serve()
+        finally:
+            self.ended.set()
+
+    def wait_until_gone(self) -> None:
+        """Return when the thread has ended, or was given up."""
+        while not self.ended.wait(_LOOK_AGAIN) and not self.gate.is_shut:
+            pass
+
+    def _serve(self) -> None:
+        service: Service | None = None
+        try:
+            service = self._make_service(self.gate.post, self.call)
+            service.open()
+        except Exception as error:  # noqa: BLE001 - the top of the thread; the fault is shown
+            self._post_fault(error)
+            self._refuse_all(to_info(error))
+        else:
             while self._turn(service):
                 pass
         finally:
-            self._guarded(service.close)
+            if service is not None:
+                self._guarded(service.close)
+
+    def _refuse_all(self, error: ErrorInfo) -> None:
+        """There is no service: answer every command with the reason until the end."""
+        while (command := self._inbox.get()) is not None:
+            event = refusal(command, error)
+            if event is not None:
+                self.gate.post(event)
 
     def _turn(self, service: Service) -> bool:
         busy = self._guarded_step(service)
@@ -111,6 +160,9 @@ class Lane:
         try:
             call(*args)
         except Exception as error:  # noqa: BLE001 - the top of the thread; the fault is shown
-            self._post(LaneFaulted(self.name, to_info(error)))
+            self._post_fault(error)
             return False
         return True
+
+    def _post_fault(self, error: Exception) -> None:
+        self.gate.post(LaneFaulted(self.name, to_info(error)))

@@ -32,7 +32,7 @@ from runtime.messages.chat import (
     Turn,
     Usage,
 )
-from runtime.messages.common import Cancelled, Exported, Failed, LaneFaulted
+from runtime.messages.common import CallOverdue, Cancelled, Exported, Failed, LaneFaulted
 from runtime.messages.library import (
     CatalogRow,
     FetchModel,
@@ -71,6 +71,7 @@ from runtime.messages.models import (
     ModelUnloaded,
     UnloadModel,
     UnloadSpeech,
+    model_lane,
 )
 from runtime.messages.speech import Segment, SegmentReady, Transcribe, Transcribed, TranscribeProgress, Word
 from runtime.messages.tracing import (
@@ -136,6 +137,7 @@ Event: TypeAlias = (
     | Finished
     | Failed
     | Cancelled
+    | CallOverdue
     | SegmentReady
     | TranscribeProgress
     | Transcribed
@@ -161,6 +163,7 @@ Event: TypeAlias = (
 __all__ = [
     "AnalyseRecording",
     "AudioOutlined",
+    "CallOverdue",
     "Cancelled",
     "Candidate",
     "CandidatesReported",
@@ -241,4 +244,5 @@ __all__ = [
     "Usage",
     "VerifyModel",
     "Word",
+    "model_lane",
 ]

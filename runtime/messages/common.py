@@ -36,3 +36,18 @@ class LaneFaulted:
 
     lane: str
     error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class CallOverdue:
+    """The device has not answered a call for this request within the limit; it may still do so.
+
+    When it does not, or when the request is cancelled now, the model is given up: `Failed` for each of its
+    requests and `ModelFailed` with the code "device.stalled".
+    """
+
+    request_id: str
+    since: float
+    """Wall clock, seconds since the epoch: when the call began."""
+    limit: float
+    """Seconds."""

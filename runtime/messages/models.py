@@ -1,4 +1,4 @@
-"""Loading and unloading models: chat and image models in the chat lane, speech models in the speech lane."""
+"""Loading and unloading models: a lane for each chat or image model, one lane for the speech model."""
 
 from __future__ import annotations
 
@@ -34,12 +34,20 @@ class ModelInfo:
     """ISO codes of what a speech model understands."""
 
 
+def model_lane(model_id: str) -> str:
+    """The name of the lane that runs a chat or image model, as `LaneFaulted` says it."""
+    return f"model {model_id}"
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """Load the artifact in `folder`; the former model of the same lane is unloaded first."""
+    """Load the artifact in `folder` beside what is loaded; the same model is unloaded first.
+
+    A model that is to give way is unloaded with `UnloadModel` before; its memory is free when this one loads.
+    """
 
     model_id: str
     folder: str

@@ -47,7 +47,7 @@ class Recording:
 
 def run(service: Recording, *commands: Command) -> list[Event]:
     events: list[Event] = []
-    lane = Lane("recording", lambda: service, events.append)
+    lane = Lane("recording", lambda *_: service, events.append)
     for command in commands:
         lane.put(command)
     lane.stop()

@@ -82,7 +82,7 @@ class Running:
         config = RuntimeConfig(Path("/nowhere"))
         self.lane = Lane(
             "microphone",
-            lambda: MicrophoneService(config, self.events.append, self.marks, inputs),
+            lambda *_: MicrophoneService(config, self.events.append, self.marks, inputs),
             self.events.append,
         )
         self.thread = threading.Thread(target=self.lane.run)

@@ -58,7 +58,7 @@ def run(output: type, *commands: object, until: type) -> list[Event]:
             came.set()
 
     config = RuntimeConfig(Path("/nowhere"))
-    lane = Lane("playback", lambda: PlaybackService(config, post, CancelMarks(), output), post)
+    lane = Lane("playback", lambda *_: PlaybackService(config, post, CancelMarks(), output), post)
     for command in commands:
         lane.put(command)
     thread = threading.Thread(target=lane.run)

@@ -35,7 +35,7 @@ what, source, target = sys.argv[1:4]
 events, config = [], RuntimeConfig(Path("/nowhere"))
 
 def start(service, name):
-    lane = Lane(name, lambda: service(config, events.append, CancelMarks()), events.append)
+    lane = Lane(name, lambda *_: service(config, events.append, CancelMarks()), events.append)
     thread = threading.Thread(target=lane.run)
     thread.start()
     return lane, thread

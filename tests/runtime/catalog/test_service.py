@@ -41,7 +41,7 @@ class LaneUser:
         self.marks = CancelMarks()
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.seen: list[Event] = []
-        self.lane = Lane("library", lambda: make(self.events.put, self.marks), self.events.put)
+        self.lane = Lane("library", lambda *_: make(self.events.put, self.marks), self.events.put)
         self.thread = threading.Thread(target=self.lane.run)
         self.thread.start()
 

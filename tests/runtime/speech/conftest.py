@@ -26,7 +26,7 @@ class SpeechLane:
         self.marks = CancelMarks()
         self.watch: Callable[[Event], None] = lambda event: None
         config = RuntimeConfig(data_dir, "simulated")
-        self._lane = Lane("speech", lambda: SpeechService(config, self._post, self.marks), self._post)
+        self._lane = Lane("speech", lambda *_: SpeechService(config, self._post, self.marks), self._post)
         self._thread = threading.Thread(target=self._lane.run)
         self._thread.start()
 
