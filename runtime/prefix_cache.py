@@ -20,6 +20,10 @@ class Entry:
     cache: KvCache
     identity: list[Hashable] = field(default_factory=list)
 
+    def held(self) -> list[Hashable]:
+        """What the positions stand for that the cache really holds."""
+        return self.identity[: self.cache.get_seq_length()]
+
 
 class PrefixCache:
     """Entries by conversation id, the most recently used last."""
@@ -29,10 +33,13 @@ class PrefixCache:
         new_cache: Callable[[], KvCache],
         max_entries: int,
         max_host_bytes: int,
+        on_drop: Callable[[str, Entry], None] = lambda _id, _entry: None,
     ) -> None:
+        """`on_drop` sees each entry that is about to be dropped to make room."""
         self._new_cache = new_cache
         self._max_entries = max_entries
         self._max_host_bytes = max_host_bytes
+        self._on_drop = on_drop
         self._entries: OrderedDict[str, Entry] = OrderedDict()
         self._held: set[str] = set()
 
@@ -45,21 +52,36 @@ class PrefixCache:
         """The conversation's cache, cut to the longest prefix it shares with a prompt of that identity.
 
         It is held, that is never dropped for another, until `let_go`.
-        `reusable` may shorten a prefix to where the family can continue. The last position is always left to
-        compute: its logits are needed. Returns the cache and the positions kept.
+        `reusable` may shorten a prefix to where the family can continue, or to nothing. The last position is
+        always left to compute: its logits are needed. Returns the cache and the positions kept.
         """
+        entry = self.open(conversation_id)
+        kept = reusable(common_prefix(entry.held(), identity[:-1]))
+        if kept:
+            entry.cache.set_seq_length(kept)
+        elif entry.cache.get_seq_length():
+            entry.cache.discard()
+        entry.identity = list(identity[:kept])
+        self.trim()
+        return entry.cache, kept
+
+    def open(self, conversation_id: str) -> Entry:
+        """The conversation's entry, made if there is none; held until `let_go`."""
         entry = self._entries.get(conversation_id)
         if entry is None:
             entry = self._entries[conversation_id] = Entry(self._new_cache())
         self._entries.move_to_end(conversation_id)
-        held = min(len(entry.identity), entry.cache.get_seq_length())
-        shared = common_prefix(entry.identity[:held], identity[:-1])
-        kept = reusable(shared)
-        entry.cache.set_seq_length(kept)
-        entry.identity = list(identity[:kept])
         self._held.add(conversation_id)
-        self._evict()
-        return entry.cache, kept
+        return entry
+
+    def held(self, conversation_id: str) -> Sequence[Hashable]:
+        """What the positions of the conversation's cache stand for; nothing when it has none."""
+        entry = self._entries.get(conversation_id)
+        return entry.held() if entry is not None else ()
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        """Every conversation with its entry, the most recently used first."""
+        return list(reversed(self._entries.items()))
 
     def let_go(self, conversation_id: str) -> None:
         """The conversation's request has ended; its KV may be dropped when room is needed."""
@@ -85,18 +107,15 @@ class PrefixCache:
     def limit(self, max_entries: int, max_host_bytes: int) -> None:
         """Keep to other limits from now on."""
         self._max_entries, self._max_host_bytes = max_entries, max_host_bytes
-        self._evict()
+        self.trim()
 
-    def clear(self) -> None:
-        """Drop everything, as when the model goes."""
-        for conversation_id in list(self._entries):
-            self.forget(conversation_id)
-
-    def _evict(self) -> None:
+    def trim(self) -> None:
+        """Drop what is over the limits and not held."""
         for conversation_id in list(self._entries):
             if not self._over_limit():
                 return
             if conversation_id not in self._held:
+                self._on_drop(conversation_id, self._entries[conversation_id])
                 self.forget(conversation_id)
 
     def _over_limit(self) -> bool:

@@ -69,6 +69,7 @@ MissCause = Literal[
     "template",
     "edited",
     "image",
+    "shortened",
     "evicted",
     "cheaper",
     "rejected",
@@ -78,7 +79,8 @@ MissCause = Literal[
 new: there was no turn before; restarted: the last turn was before this program was started;
 reloaded, model, layout: the model was loaded again, is another one, or is laid out differently since;
 system, edited, image: the system prompt, an earlier turn or its picture is not the one of last time;
-template: the same turns came out as other tokens; evicted: dropped to make room;
+template: the same turns came out as other tokens; shortened: earlier turns were left out to fit the context;
+evicted: dropped to make room;
 cheaper: computing it again was faster than loading it; rejected: what the disk kept did not pass its check;
 distrusted: the device returned bad numbers last time."""
 
