@@ -1,0 +1,165 @@
+"""KV on the disk: whole or not at all, checked before use, bounded, private."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.kv_store import KvRejectedError, KvStore, ModelKey
+from runtime.messages import TextPart, Turn
+from runtime.reuse import Said
+
+KEY = ModelKey("m", "single", "d" * 64)
+OTHER = ModelKey("m", "global4", "e" * 64)
+IDENTITY = (1, 2, (7, "digest"), 3)
+
+
+def said() -> Said:
+    made = Said.of([Turn("user", (TextPart("secret words"),))], left_out=2)
+    made.answer.append("secret answer")
+    return made
+
+
+def writing(content: bytes) -> Callable[[str], None]:
+    def dump(folder: str) -> None:
+        (Path(folder) / "cache_a.bin").write_bytes(content)
+        (Path(folder) / "seq_length.txt").write_text("4\n")
+
+    return dump
+
+
+def keep(store: KvStore, conversation: str = "c", content: bytes = b"kv" * 500, key: ModelKey = KEY) -> None:
+    store.save(key, conversation, IDENTITY, said(), writing(content))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KvStore:
+    return KvStore(tmp_path / "kv")
+
+
+def test_what_was_kept_comes_back(store: KvStore) -> None:
+    keep(store)
+    record = store.find(KEY, "c")
+    assert record is not None
+    assert (record.key, record.identity, record.said.left_out) == (KEY, IDENTITY, 2)
+    assert record.said.marks() == said().marks()
+    assert record.nbytes == 1002
+    data = record.checked()
+    assert (data / "cache_a.bin").read_bytes() == b"kv" * 500
+    assert store.find(KEY, "another") is None
+
+
+def test_the_newest_counts(store: KvStore) -> None:
+    keep(store)
+    keep(store, content=b"newer")
+    record = store.find(KEY, "c")
+    assert record is not None
+    assert (record.checked() / "cache_a.bin").read_bytes() == b"newer"
+
+
+def test_kv_of_another_layout_is_found_to_say_so(store: KvStore) -> None:
+    keep(store, key=OTHER)
+    record = store.find(KEY, "c")
+    assert record is not None
+    assert record.key == OTHER
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+def test_a_damaged_file_is_rejected_by_name(store: KvStore, harm: str) -> None:
+    keep(store)
+    record = store.find(KEY, "c")
+    assert record is not None
+    path = record.folder / "data" / "cache_a.bin"
+    if harm == "flip":
+        path.write_bytes(b"kw" + path.read_bytes()[2:])
+    elif harm == "cut":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.unlink()
+    with pytest.raises(KvRejectedError, match=r"cache_a\.bin"):
+        record.checked()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest.pop("files"),
+        lambda manifest: manifest.update(format=2),
+        lambda manifest: manifest.update(files={"../../escape": [1, "x"]}),
+        lambda manifest: manifest.update(files=[]),
+        lambda manifest: manifest.update(identity=[1, "two"]),
+        lambda manifest: manifest.update(identity=[True]),
+        lambda manifest: manifest.update(turns=[["user"]]),
+        lambda manifest: manifest.update(model="m"),
+    ],
+)
+def test_a_manifest_that_is_not_ours_is_rejected(store: KvStore, change: Callable[[dict], object]) -> None:
+    keep(store)
+    record = store.find(KEY, "c")
+    assert record is not None
+    path = record.folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(KvRejectedError, match=r"manifest\.json"):
+        store.find(KEY, "c")
+    path.write_text("[" * 100_000)
+    with pytest.raises(KvRejectedError):
+        store.find(KEY, "c")
+
+
+def test_a_write_that_fails_leaves_what_was_there(store: KvStore, tmp_path: Path) -> None:
+    keep(store)
+
+    def full(folder: str) -> None:
+        (Path(folder) / "cache_a.bin").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        store.save(KEY, "c", IDENTITY, said(), full)
+    record = store.find(KEY, "c")
+    assert record is not None
+    assert (record.checked() / "cache_a.bin").read_bytes() == b"kv" * 500
+    assert len(list((tmp_path / "kv" / KEY.digest).iterdir())) == 1
+
+
+def test_deleting_a_conversation_deletes_every_trace(store: KvStore, tmp_path: Path) -> None:
+    keep(store)
+    keep(store, key=OTHER)
+    keep(store, "d")
+    store.forget("c")
+    assert store.find(KEY, "c") is None
+    assert store.find(KEY, "d") is not None
+    assert len(list((tmp_path / "kv").rglob("manifest.json"))) == 1
+
+
+def test_what_was_used_longest_ago_goes_first_and_leftovers_too(store: KvStore, tmp_path: Path) -> None:
+    for age, name in enumerate("abc"):
+        keep(store, name)
+        record = store.find(KEY, name)
+        assert record is not None
+        os.utime(record.folder / "manifest.json", (100 + age, 100 + age))
+    oldest = store.find(KEY, "a")
+    assert oldest is not None
+    oldest.checked()  # used now
+    left = tmp_path / "kv" / KEY.digest / "x.unfinished"
+    left.mkdir()
+    size = sum(path.stat().st_size for path in oldest.folder.rglob("*") if path.is_file())
+    store.trim(2 * size + 10)
+    assert [name for name in "abc" if store.find(KEY, name) is not None] == ["a", "c"]
+    assert not left.exists()
+
+
+def test_nobody_else_may_look_and_no_name_or_word_is_written(store: KvStore, tmp_path: Path) -> None:
+    keep(store, "../../conversation about secrets")
+    root = tmp_path / "kv"
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert [path.name for path in tmp_path.iterdir()] == ["kv"]
+    written = list(root.rglob("*"))
+    assert not any("secret" in str(path.relative_to(root)) for path in written)
+    assert not any(b"secret" in path.read_bytes() for path in written if path.is_file())
