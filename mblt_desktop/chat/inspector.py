@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QFrame, QGridLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QGridLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
+from mblt_desktop.chat.answer_facts import AnswerFacts, Candidates
 from mblt_desktop.chat.sampling import SHOWN, effective
 from mblt_desktop.context import AppContext
-from mblt_desktop.store.export import seconds
-from mblt_desktop.store.records import Conversation, Message
+from mblt_desktop.store.records import Conversation
 from mblt_desktop.theme import font
-from mblt_desktop.widgets import Bar, Dot, Label, Scrolled, Section, SidePanel, restyle
+from mblt_desktop.widgets import Label, Scrolled, Section, SidePanel, restyle
 from runtime.errors import SettingError
-from runtime.messages import ModelInfo, Timings, Usage
+from runtime.messages import ModelInfo
 from runtime.settings import SETTINGS
 
 SAVE_DELAY_MS = 400
+FIELD_WIDTH = 84
 _SHORT = {
     "sampling.repetition_penalty": "Repetition",
     "sampling.presence_penalty": "Presence",
     "sampling.frequency_penalty": "Frequency",
+    "sampling.min_tokens": "Min tokens",
     "sampling.max_tokens": "Max tokens",
+    "sampling.context_policy": "Context full",
 }
 
 
@@ -30,7 +33,7 @@ class Inspector(SidePanel):
     changed = Signal()
     """A value of the conversation was changed and saved."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, candidates_of: Candidates) -> None:
         super().__init__(width=288, side="right")
         self._context = context
         self._conversation: Conversation | None = None
@@ -43,8 +46,8 @@ class Inspector(SidePanel):
         self._delay = QTimer(self, singleShot=True, interval=SAVE_DELAY_MS)
         self._delay.timeout.connect(self.save)
         self.prompt.textChanged.connect(self._on_prompt_changed)
-        self.rows = {key: SamplingRow(key) for key in SHOWN}
-        self.answer = AnswerFacts()
+        self.rows = {key: ChoiceRow(key) if SETTINGS[key].choices else SamplingRow(key) for key in SHOWN}
+        self.answer = AnswerFacts(candidates_of)
         self._build()
         context.preferences.changed.connect(self._on_preference_changed)
 
@@ -110,7 +113,7 @@ class Inspector(SidePanel):
         if conversation is None:
             return
         sampling = {name: known for name, known in conversation.sampling.items() if name != key}
-        if isinstance(value, int | float):
+        if isinstance(value, int | float | str):
             sampling[key] = value
         if sampling != conversation.sampling:
             self._context.store.conversations.update(conversation.id, sampling=sampling)
@@ -145,12 +148,10 @@ class SamplingRow(QWidget):
         self.edit.setToolTip(f"{self._setting.help}\nEmpty it to use the value of the settings or the model.")
         self.edit.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.edit.setFont(font(tabular=True))
-        self.edit.setFixedWidth(84)
+        self.edit.setFixedWidth(FIELD_WIDTH)
         self.edit.setProperty("quiet", True)
         self.name.setBuddy(self.edit)
-        self.source = Label("", "muted", "small")
-        self.source.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.source.setMinimumWidth(74)
+        self.source = _source_label()
         self.edit.editingFinished.connect(self._on_edited)
 
     def show_value(self, text: str, source: str) -> None:
@@ -182,63 +183,45 @@ class SamplingRow(QWidget):
         self.source.setToolTip(problem)
 
 
-class AnswerFacts(QFrame):
-    """Where the time of one answer went, and how much of its prompt was reused."""
+class ChoiceRow(QWidget):
+    """A choice of this conversation; its first entry leaves it to the settings."""
 
-    def __init__(self) -> None:
+    committed = Signal(str, object)
+
+    def __init__(self, key: str) -> None:
         super().__init__()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(Section("Selected answer"))
-        self.time = Bar("Time of the answer")
-        column.addWidget(self.time)
-        grid = QGridLayout()
-        grid.setVerticalSpacing(6)
-        grid.setColumnStretch(1, 1)
-        self.values: dict[str, Label] = {}
-        phases = (("Queue", "track3"), ("Tokenise", "track4"), ("Prefill", "track2"), ("Decode", "track0"))
-        for row, (name, colour) in enumerate(phases):
-            value = self.values[name] = Label("", "text", "small", tabular=True)
-            grid.addWidget(Dot(colour), row, 0)
-            grid.addWidget(Label(name, "text", "small"), row, 1)
-            grid.addWidget(value, row, 2, Qt.AlignmentFlag.AlignRight)
-        column.addLayout(grid)
-        column.addSpacing(8)
-        column.addWidget(Section("Prefix cache"))
-        self.cache = Bar("Reused part of the prompt")
-        self.words = Label("", "muted", "small", wrap=True)
-        column.addWidget(self.cache)
-        column.addWidget(self.words)
-        self.show_message(None)
+        self._key = key
+        setting = SETTINGS[key]
+        self.name = Label(_SHORT.get(key, setting.title))
+        self.name.setToolTip(setting.help)
+        self.edit = QComboBox()
+        self.edit.setAccessibleName(f"{setting.title}, in this conversation")
+        self.edit.setFixedWidth(FIELD_WIDTH)
+        self.edit.setProperty("quiet", True)
+        self.edit.addItem("")
+        for choice in setting.choices:
+            self.edit.addItem(choice.title, choice.value)
+            self.edit.setItemData(self.edit.count() - 1, choice.help, Qt.ItemDataRole.ToolTipRole)
+        self.edit.view().setMinimumWidth(2 * FIELD_WIDTH)
+        self.name.setBuddy(self.edit)
+        self.source = _source_label()
+        self.edit.activated.connect(self._on_activated)
 
-    def show_message(self, message: Message | None) -> None:
-        """Show an answer that has facts; anything else hides the panel."""
-        result = message.result if message is not None else None
-        if result is None or result.timings is None or result.usage is None:
-            self.hide()
-            return
-        self._show_time(result.timings)
-        self._show_cache(result.usage)
-        self.show()
+    def show_value(self, text: str, source: str) -> None:
+        """Select the conversation's own choice, or say what holds without one."""
+        own = source == "conversation"
+        self.edit.setItemText(0, "As in Settings" if own else text)
+        self.edit.setCurrentIndex(max(0, self.edit.findText(text, Qt.MatchFlag.MatchExactly)) if own else 0)
+        self.edit.setToolTip(f"{text}: {self.edit.currentData(Qt.ItemDataRole.ToolTipRole) or source}")
+        self.source.setText(source)
 
-    def _show_time(self, timings: Timings) -> None:
-        prepare = timings.template + timings.tokenise
-        parts = {
-            "Queue": timings.queue,
-            "Tokenise": prepare,
-            "Prefill": timings.prefill,
-            "Decode": timings.decode,
-        }
-        for name, value in parts.items():
-            self.values[name].setText(seconds(value))
-        colours = ("track3", "track4", "track2", "track0")
-        self.time.set_parts(list(zip(parts.values(), colours, strict=True)))
+    @Slot(int)
+    def _on_activated(self, index: int) -> None:
+        self.committed.emit(self._key, self.edit.itemData(index))
 
-    def _show_cache(self, usage: Usage) -> None:
-        self.cache.set_parts([(usage.cached, "track1"), (usage.new, "track2")])
-        if usage.cached:
-            text = f"{usage.cached} of {usage.prompt} prompt tokens were reused, {usage.new} were computed."
-        else:
-            text = f"All {usage.prompt} prompt tokens were computed: nothing before them was in the cache."
-        self.words.setText(text)
+
+def _source_label() -> Label:
+    label = Label("", "muted", "small")
+    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    label.setMinimumWidth(74)
+    return label

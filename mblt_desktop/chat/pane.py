@@ -47,7 +47,7 @@ class ChatPane(QWidget):
         self.conversation_page = ConversationPage(context, self.session, self.models)
         self.transcript = self.conversation_page.transcript
         self.welcome = Welcome(self.models)
-        self.inspector = Inspector(context)
+        self.inspector = Inspector(context, self.session.candidates_of)
         self.page = Page("New chat")
         self.header = ChatHeader(self.page.header, self.models)
         self._loader = AttachmentLoader(context.paths.media, self)

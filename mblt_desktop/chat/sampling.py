@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mblt_desktop.store.records import Conversation
 from runtime.messages import ModelInfo
-from runtime.sampling_params import SamplingRequest, ValueSource
+from runtime.sampling_params import SamplingRequest, UsedValue, ValueSource
 from runtime.setting_types import Setting, SettingValue
 from runtime.settings import SETTINGS, sampling_request
 
@@ -25,7 +25,9 @@ SHOWN = tuple(
         "presence_penalty",
         "frequency_penalty",
         "seed",
+        "min_tokens",
         "max_tokens",
+        "context_policy",
     )
 )
 """What the inspector lists, in its order."""
@@ -45,7 +47,8 @@ def request_for(conversation: Conversation, preferences: Preferences) -> Samplin
     def get(key: str) -> SettingValue:
         return conversation.sampling.get(key, preferences.get(key))
 
-    return sampling_request(get)
+    names = frozenset(key.partition(".")[2] for key in conversation.sampling)
+    return replace(sampling_request(get), by_conversation=names)
 
 
 def effective(
@@ -67,7 +70,19 @@ def effective(
     return Effective(_words(setting, value), "default")
 
 
+def used_words(used: UsedValue) -> Effective:
+    """A value that an answer was made with, in words, and its source."""
+    setting = SETTINGS.get(f"sampling.{used.name}")
+    if setting is None:
+        return Effective(str(used.value), used.source)
+    if used.value is None:
+        return Effective("no limit", used.source)
+    return Effective(_words(setting, used.value), used.source)
+
+
 def _words(setting: Setting, value: SettingValue) -> str:
     if setting.kind == "number" and isinstance(value, int | float):
         return f"{value:.{setting.decimals}f}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        return setting.say(value)
     return str(value)

@@ -23,7 +23,7 @@ def to_markdown(conversation: Conversation, tree: MessageTree) -> str:
         when = datetime.fromtimestamp(message.created_at).strftime("%Y-%m-%d %H:%M")
         parts += [f"## {who} · {when}", "", message.text.rstrip(), ""]
         parts += [f"*Attached: {attachment.name}*\n" for attachment in message.attachments]
-        facts = answer_facts(message)
+        facts = [words for words in (left_out_words(message), *answer_facts(message)) if words]
         if facts:
             parts += [f"*{' · '.join(facts)}*", ""]
     return "\n".join(parts)
@@ -58,6 +58,12 @@ def answer_facts(message: Message) -> list[str]:
     if message.device:
         facts.append(message.device)
     return facts
+
+
+def left_out_words(message: Message) -> str:
+    """How many earlier turns the model was not given for an answer; empty when it was given all."""
+    count = message.result.left_out
+    return f"{plural(count, 'earlier turn')} left out, to keep within the model's context" if count else ""
 
 
 REASONS = {

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runtime.errors import ErrorInfo
-from runtime.messages import Segment, StopReason, Timings, Usage, Word
+from runtime.messages import Finished, Segment, StopReason, Timings, Usage, Word
+from runtime.sampling_params import UsedValue
 
 MessageState = Literal["writing", "done", "failed", "interrupted"]
 
@@ -55,6 +56,15 @@ class Result:
     usage: Usage | None = None
     timings: Timings | None = None
     error: ErrorInfo | None = None
+    sampling: tuple[UsedValue, ...] = ()
+    """What the answer was made with."""
+    left_out: int = 0
+    """Earlier turns that the model was not given, to keep within its context."""
+
+    @classmethod
+    def of(cls, event: Finished) -> Result:
+        """How the runtime says an answer came out."""
+        return cls(event.reason, event.usage, event.timings, sampling=event.sampling, left_out=event.left_out)
 
 
 @dataclass(slots=True)
@@ -145,7 +155,7 @@ class ImageAnswer:
 
 def result_to_json(result: Result) -> str:
     """A result as a JSON object without its empty parts."""
-    return json.dumps({key: value for key, value in asdict(result).items() if value is not None})
+    return json.dumps({key: value for key, value in asdict(result).items() if value})
 
 
 def result_from_json(text: str) -> Result:
@@ -157,9 +167,16 @@ def result_from_json(text: str) -> Result:
             Usage(**data["usage"]) if "usage" in data else None,
             Timings(**data["timings"]) if "timings" in data else None,
             ErrorInfo(**data["error"]) if "error" in data else None,
+            tuple(_used_value(row) for row in data.get("sampling", ())),
+            int(data.get("left_out", 0)),
         )
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, KeyError):
         return Result()
+
+
+def _used_value(row: dict[str, Any]) -> UsedValue:
+    value = row["value"]
+    return UsedValue(row["name"], tuple(value) if isinstance(value, list) else value, row["source"])
 
 
 def segments_to_json(segments: tuple[Segment, ...]) -> str:

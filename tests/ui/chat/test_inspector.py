@@ -1,0 +1,137 @@
+"""The inspector: what an answer was made with, what could have come instead, and what was left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mblt_desktop.store.export import to_markdown
+from mblt_desktop.store.store import Store
+from runtime.messages import Candidate, CandidatesReported, DrawnToken, Generate
+from runtime.sampling_params import UsedValue
+from tests.ui.chat.conftest import finished
+
+USED = (
+    UsedValue("temperature", 0.7, "conversation"),
+    UsedValue("repetition_penalty", 1.1, "model"),
+    UsedValue("seed", 1234, "default"),
+    UsedValue("max_tokens", None, "default"),
+    UsedValue("stop", ("###",), "you"),
+    UsedValue("apply_penalties", False, "you"),
+    UsedValue("context_policy", "rolling", "you"),
+)
+
+
+@pytest.fixture
+def answered(qtbot, host, script):
+    """Ask and end an answer with more facts than usual; returns its id."""
+
+    def run(*before, **facts) -> str:
+        request = script.ask("Hello?")
+        host.post(*(replace(event, request_id=request) for event in before))
+        host.post(replace(finished(request), **facts))
+        qtbot.waitUntil(lambda: not script.pane.session.runs)
+        return request
+
+    return run
+
+
+def test_an_answer_shows_the_values_it_was_made_with_and_their_sources(pane, answered):
+    answered(sampling=USED)
+    rows = {
+        name: (value.text(), source.text())
+        for name, (value, source) in pane.inspector.answer.made.rows.items()
+    }
+    assert rows == {
+        "temperature": ("0.70", "conversation"),
+        "repetition_penalty": ("1.10", "model"),
+        "seed": ("1234", "default"),
+        "max_tokens": ("no limit", "default"),
+        "stop": ("###", "you"),
+        "apply_penalties": ("off", "you"),
+        "context_policy": ("Rolling window", "you"),
+    }
+    assert "Repetition penalty 1.10" in pane.inspector.answer.made.ignored.text()
+    assert pane.inspector.answer.made.ignored.isVisibleTo(pane.inspector)
+
+
+def test_an_answer_from_before_such_values_were_kept_shows_none(pane, answered):
+    answered()
+    assert not pane.inspector.answer.made.isVisibleTo(pane.inspector)
+
+
+def test_the_values_and_what_was_left_out_are_saved_with_the_message(pane, answered, context):
+    request = answered(sampling=USED, left_out=3)
+    assert "3 earlier turns left out" in pane.transcript.toPlainText()
+    conversation = pane.conversation
+    pane.save()
+    assert context.store.close()
+    again = Store(context.paths.database)
+    try:
+        tree = again.conversations.tree(conversation.id)
+        message = next(one for one in tree.all() if one.id == request)
+        assert message.result.sampling == USED
+        assert message.result.left_out == 3
+        assert "3 earlier turns left out" in to_markdown(conversation, tree)
+    finally:
+        assert again.close()
+
+
+def test_the_conversation_s_own_policy_goes_with_its_requests(qtbot, pane, host, script):
+    row = pane.inspector.rows["sampling.context_policy"]
+    assert (row.edit.currentText(), row.source.text()) == ("Stop", "default")
+    row.edit.setCurrentIndex(row.edit.findData("rolling"))
+    row.edit.activated.emit(row.edit.currentIndex())
+    assert row.source.text() == "conversation"
+    script.ask("Hello?")
+    sampling = host.sent(Generate)[-1].sampling
+    assert sampling.context_policy == "rolling"
+    assert sampling.by_conversation == {"context_policy"}
+    row.edit.activated.emit(0)
+    assert pane.conversation.sampling == {}
+    assert (row.edit.currentText(), row.source.text()) == ("Stop", "default")
+
+
+def report(first: int = 0) -> CandidatesReported:
+    tokens = tuple(
+        DrawnToken(
+            first + index,
+            7,
+            " the",
+            (
+                Candidate(5, "\n", (3.0, 1.5 - index)),
+                Candidate(7, " the", (2.0, 2.0)),
+                Candidate(9, "", (1.0, 1.0)),
+            ),
+        )
+        for index in range(3)
+    )
+    return CandidatesReported("", ("model", "repetition"), tokens)
+
+
+def test_candidates_are_shown_token_by_token(pane, answered):
+    answered(report(first=10))
+    table = pane.inspector.answer.candidates
+    assert table.isVisibleTo(pane.inspector)
+    assert (table.place.minimum(), table.place.maximum(), table.place.value()) == (11, 13, 11)
+    assert table.drawn.text() == "“ the”"
+    texts = [[cell.text() for cell in cells] for cells in table.cells]
+    assert texts == [
+        ["", "Model", "Repet."],
+        ["“⏎”", "3.00", "1.50"],
+        ["“ the”", "2.00", "2.00"],
+        ["#9", "1.00", "1.00"],
+    ]
+    assert [cells[0].property("tone") for cells in table.cells] == ["muted", "text", "accent", "text"]
+    table.place.setValue(13)
+    assert table.cells[1][2].text() == "-0.50"
+
+
+def test_an_answer_without_a_report_shows_no_table(pane, answered):
+    first = answered(report())
+    answered()
+    table = pane.inspector.answer.candidates
+    assert not table.isVisibleTo(pane.inspector)
+    pane.transcript.message_selected.emit(first)
+    assert table.isVisibleTo(pane.inspector)
