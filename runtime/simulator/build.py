@@ -81,18 +81,18 @@ class Target:
         """Write what the vendor's classes load themselves; a `.mxq` may name the file too."""
         return write_file(self.folder / "model.safetensors", tensors)
 
+    def write_header(self, name: str, header: Header, modes: tuple[str, ...]) -> None:
+        """Write a `.mxq` for these core modes and the board."""
+        # Auto is kinder than the vendor's rule, so that one demo model can show every layout.
+        header = replace(
+            header, core_modes=modes, auto_core_mode=modes[0], devices=(self.options.board.name,)
+        )
+        artifact.write(self.folder / name, header)
+
     def write_mxq(self, name: str, header: Header, *, prefix: str = "") -> None:
         """Write a `.mxq` and the configuration that makes the vendor's classes load it."""
         options = self.options
-        modes = options.core_modes
-        header = replace(
-            header,
-            core_modes=modes,
-            # Kinder than the vendor's rule, so that one demo model can show every layout.
-            auto_core_mode=modes[0],
-            devices=(options.board.name,),
-        )
-        artifact.write(self.folder / name, header)
+        self.write_header(name, header, options.core_modes)
         self.config |= {
             f"{prefix}mxq_path": name,
             f"{prefix}core_mode": "auto",
@@ -114,6 +114,7 @@ def builders() -> dict[str, Builder]:
     from runtime.simulator.build_decoder import build_decoder
     from runtime.simulator.build_qwen3_asr import build_qwen3_asr
     from runtime.simulator.build_qwen3_asr import build_qwen3_asr
+    from runtime.simulator.build_qwen3_moe import build_qwen3_moe
     from runtime.simulator.build_qwen3_vl import build_qwen3_vl
     from runtime.simulator.build_text import build_cohere2, build_exaone, build_exaone4
     from runtime.simulator.build_vision import build_qwen2_vl
@@ -131,6 +132,7 @@ def builders() -> dict[str, Builder]:
         "blip": build_blip,
         "qwen2_vl": build_qwen2_vl,
         "qwen3_vl": build_qwen3_vl,
+        "qwen3_moe": build_qwen3_moe,
         "qwen3_asr": build_qwen3_asr,
         "qwen3_asr": build_qwen3_asr,
         "whisper": build_whisper,

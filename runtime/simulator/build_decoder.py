@@ -50,7 +50,7 @@ def write_decoder(
     """
     options = target.options
     context = options.context(config.max_position_embeddings)
-    _check(checkpoint, config, context)
+    check_decoder(checkpoint, config, context)
     frequencies, scale = rotary_frequencies(config)
     # The text half of an image model has no such field: there a checkpoint without a head is a tied one.
     tied = getattr(config, "tie_word_embeddings", True) and not checkpoint.has("lm_head.weight")
@@ -115,26 +115,43 @@ def _tensors(
 
 def layer_tensors(checkpoint: Checkpoint, ours: str, theirs: str) -> Iterator[tuple[str, torch.Tensor]]:
     """One layer as the decoder takes it; `ours` and `theirs` are what its tensors' names begin with."""
-    attention, mlp = theirs + "self_attn.", theirs + "mlp."
+    mlp = theirs + "mlp."
+    yield from attention_tensors(checkpoint, ours, theirs)
+    yield from _projections(
+        checkpoint,
+        ours,
+        {"gate_up": [mlp + "gate_proj", mlp + "up_proj"], "down": [mlp + "down_proj"]},
+    )
+
+
+def attention_tensors(checkpoint: Checkpoint, ours: str, theirs: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """A layer's attention and norms, named as for `layer_tensors`."""
+    attention = theirs + "self_attn."
     yield ours + "input_norm", checkpoint.tensor(theirs + "input_layernorm.weight")
     yield ours + "mlp_norm", checkpoint.tensor(theirs + "post_attention_layernorm.weight")
-    for kind, suffix in (("weight", ""), ("bias", "_bias")):
-        for name, parts in (
-            ("qkv", [f"{attention}{part}_proj" for part in "qkv"]),
-            ("output", [attention + "o_proj"]),
-            ("gate_up", [mlp + "gate_proj", mlp + "up_proj"]),
-            ("down", [mlp + "down_proj"]),
-        ):
-            if kind == "weight" or checkpoint.has(f"{parts[0]}.bias"):
-                stacked = checkpoint.stacked(f"{part}.{kind}" for part in parts)
-                yield ours + name + suffix, stacked.T if kind == "weight" else stacked
+    yield from _projections(
+        checkpoint,
+        ours,
+        {"qkv": [f"{attention}{part}_proj" for part in "qkv"], "output": [attention + "o_proj"]},
+    )
     for name in ("query", "key"):
         norm = f"{attention}{name[0]}_norm.weight"
         if checkpoint.has(norm):
             yield f"{ours}{name}_norm", checkpoint.tensor(norm)
 
 
-def _check(checkpoint: Checkpoint, config: Any, context: int) -> None:
+def _projections(
+    checkpoint: Checkpoint, ours: str, projections: Mapping[str, list[str]]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each projection's parts side by side, (in, out), and their biases where there are any."""
+    for name, parts in projections.items():
+        yield ours + name, checkpoint.stacked(f"{part}.weight" for part in parts).T
+        if checkpoint.has(f"{parts[0]}.bias"):
+            yield f"{ours}{name}_bias", checkpoint.stacked(f"{part}.bias" for part in parts)
+
+
+def check_decoder(checkpoint: Checkpoint, config: Any, context: int) -> None:
+    """Raises ModelUnsupportedError for a text model that no decoder role can run."""
     scaling = config.rope_parameters.get("rope_type", "default")
     window = getattr(config, "sliding_window", None)
     slides = "sliding_attention" in (getattr(config, "layer_types", None) or ())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """The weights of one layer."""
+class AttentionLayer:
+    """The weights of one layer up to what its MLP reads."""
 
     input_norm: Array
     qkv: Array
@@ -81,30 +81,95 @@ class Layer:
     output: Array
     output_bias: Array | None
     mlp_norm: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Layer(AttentionLayer):
+    """The weights of one layer."""
+
     gate_up: Array
     gate_up_bias: Array | None
     down: Array
     down_bias: Array | None
 
 
-class Decoder:
-    """A decoder-only transformer with grouped-query attention, rotary positions and a gated SiLU MLP."""
+class AttentionStack:
+    """What every decoder shares: positions, a KV cache, and attention that reads it."""
 
-    def __init__(self, header: Header, weights: Weights) -> None:
-        arch = DecoderArchitecture(**header.architecture)
+    def __init__(self, header: Header, weights: Weights, arch: DecoderArchitecture) -> None:
         self._arch = arch
-        self._layers = self.take_layers(weights, arch)
-        self._norm = weights.take("norm", arch.hidden)
-        head = weights.take_optional("lm_head", arch.hidden, arch.vocab)
-        self._head = weights.take("embedding", arch.vocab, arch.hidden).T if head is None else head
         frequencies = weights.take("rope.inverse_frequencies", arch.head_dim // 2)
         angles = np.arange(header.max_cache_size, dtype=np.float32)[:, None] * frequencies
         self._cos = np.cos(angles) * np.float32(arch.rope_scale)
         self._sin = np.sin(angles) * np.float32(arch.rope_scale)
         self.inputs: Sequence[Shape] = ((1, -1, arch.hidden),)
-        self.outputs: Sequence[Shape] = ((1, 1, arch.vocab),)
         self.weights = weights
         self.kv_shape: KvShape | None = KvShape(arch.layers, arch.kv_heads, arch.head_dim)
+
+    def rope(self, _inputs: Sequence[Array], rows: Sequence[Row]) -> Rope:
+        """The angles of every position of this infer."""
+        positions = np.concatenate([np.arange(row.start, row.end) for row in rows])
+        cos, sin = self._cos[positions, None], self._sin[positions, None]
+        return cos, sin, cos, sin
+
+    def turns(self, _number: int) -> bool:
+        """Whether a layer turns its queries and keys to their positions."""
+        return True
+
+    def window(self, _number: int) -> int | None:
+        """How many positions back, its own included, a layer sees; None for all."""
+        return None
+
+    def memory(self, number: int, row: Row, step: Step) -> tuple[Array, Array]:
+        """Writable views of a layer's keys and values (KV heads, positions, head size)."""
+        return step.kv.layer(row.slot, number)
+
+    def attention(self, layer: AttentionLayer, number: int, x: Array, step: Step) -> Array:
+        """What a layer's attention makes of its normalised input."""
+        arch = self._arch
+        turned = arch.heads + arch.kv_heads
+        qkv = linear(x, layer.qkv, layer.qkv_bias)
+        heads = qkv.reshape(len(x), turned + arch.kv_heads, arch.head_dim)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            heads[:, : arch.heads] = self.normalise(heads[:, : arch.heads], layer.query_norm)
+            heads[:, arch.heads : turned] = self.normalise(heads[:, arch.heads : turned], layer.key_norm)
+        if self.turns(number):
+            rotate(heads[:, :turned], *step.rope)
+        mixed = np.empty((len(x), arch.heads * arch.head_dim), dtype=np.float32)
+        window, offset = self.window(number), 0
+        for row in step.rows:
+            span = slice(offset, offset + row.length)
+            keys, values = self.memory(number, row, step)
+            keys[:, row.start : row.end] = heads[span, arch.heads : turned].swapaxes(0, 1)
+            values[:, row.start : row.end] = heads[span, turned:].swapaxes(0, 1)
+            first = 0 if window is None else max(0, row.start + 1 - window)
+            mixed[span] = attend(
+                heads[span, : arch.heads],
+                keys[:, first : row.end],
+                values[:, first : row.end],
+                row.start - first,
+                window,
+                step.unseen,
+            )
+            offset += row.length
+        return linear(mixed, layer.output, layer.output_bias)
+
+    def normalise(self, x: Array, weight: Array) -> Array:
+        """Root mean square of one along the last axis, times `weight`."""
+        return rms_norm(x, weight, self._arch.norm_epsilon)
+
+
+class Decoder(AttentionStack):
+    """A decoder-only transformer with grouped-query attention, rotary positions and a gated SiLU MLP."""
+
+    def __init__(self, header: Header, weights: Weights) -> None:
+        arch = DecoderArchitecture(**header.architecture)
+        super().__init__(header, weights, arch)
+        self._layers = self.take_layers(weights, arch)
+        self._norm = weights.take("norm", arch.hidden)
+        head = weights.take_optional("lm_head", arch.hidden, arch.vocab)
+        self._head = weights.take("embedding", arch.vocab, arch.hidden).T if head is None else head
+        self.outputs: Sequence[Shape] = ((1, 1, arch.vocab),)
 
     def take_layers(self, weights: Weights, arch: DecoderArchitecture) -> list[Layer]:
         """The weights of every layer."""
@@ -131,12 +196,6 @@ class Decoder:
         """The head's (n, vocab) for some of the residual stream."""
         return linear(self.normalise(x, self._norm), self._head)
 
-    def rope(self, _inputs: Sequence[Array], rows: Sequence[Row]) -> Rope:
-        """The angles of every position of this infer."""
-        positions = np.concatenate([np.arange(row.start, row.end) for row in rows])
-        cos, sin = self._cos[positions, None], self._sin[positions, None]
-        return cos, sin, cos, sin
-
     def block(self, layer: Layer, number: int, x: Array, step: Step) -> None:
         """Add what one layer finds to the residual stream `x` (n, hidden), in place."""
         x += self.attention(layer, number, self.normalise(x, layer.input_norm), step)
@@ -145,58 +204,25 @@ class Decoder:
     def after_layer(self, number: int, x: Array, step: Step) -> None:
         """For a network that takes or adds something behind a layer: `x` (n, hidden), to change in place."""
 
-    def turns(self, _number: int) -> bool:
-        """Whether a layer turns its queries and keys to their positions."""
-        return True
-
-    def window(self, _number: int) -> int | None:
-        """How many positions back, its own included, a layer sees; None for all."""
-        return None
-
-    def attention(self, layer: Layer, number: int, x: Array, step: Step) -> Array:
-        """What a layer's attention makes of its normalised input."""
-        arch = self._arch
-        turned = arch.heads + arch.kv_heads
-        qkv = linear(x, layer.qkv, layer.qkv_bias)
-        heads = qkv.reshape(len(x), turned + arch.kv_heads, arch.head_dim)
-        if layer.query_norm is not None and layer.key_norm is not None:
-            heads[:, : arch.heads] = self.normalise(heads[:, : arch.heads], layer.query_norm)
-            heads[:, arch.heads : turned] = self.normalise(heads[:, arch.heads : turned], layer.key_norm)
-        if self.turns(number):
-            rotate(heads[:, :turned], *step.rope)
-        mixed = np.empty((len(x), arch.heads * arch.head_dim), dtype=np.float32)
-        window, offset = self.window(number), 0
-        for row in step.rows:
-            span = slice(offset, offset + row.length)
-            keys, values = step.kv.layer(row.slot, number)
-            keys[:, row.start : row.end] = heads[span, arch.heads : turned].swapaxes(0, 1)
-            values[:, row.start : row.end] = heads[span, turned:].swapaxes(0, 1)
-            first = 0 if window is None else max(0, row.start + 1 - window)
-            mixed[span] = attend(
-                heads[span, : arch.heads],
-                keys[:, first : row.end],
-                values[:, first : row.end],
-                row.start - first,
-                window,
-                step.unseen,
-            )
-            offset += row.length
-        return linear(mixed, layer.output, layer.output_bias)
-
     def mlp(self, layer: Layer, x: Array) -> Array:
         """What a layer's gated MLP makes of its normalised input."""
-        gate_up = linear(x, layer.gate_up, layer.gate_up_bias)
-        gate, up = np.split(gate_up, 2, axis=-1)
-        with np.errstate(over="ignore"):  # exp(-x) of a very negative gate is infinite, and the gate then 0
-            up *= gate / (1 + np.exp(-gate))
-        return linear(up, layer.down, layer.down_bias)
+        return linear(gated(x, layer.gate_up, layer.gate_up_bias), layer.down, layer.down_bias)
 
-    def normalise(self, x: Array, weight: Array) -> Array:
-        """Root mean square of one along the last axis, times `weight`."""
-        mean_square = np.einsum("...i,...i->...", x, x)[..., None] / np.float32(x.shape[-1])
-        scaled: Array = x * (1 / np.sqrt(mean_square + np.float32(self._arch.norm_epsilon)))
-        scaled *= weight
-        return scaled
+
+def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
+    """Root mean square of one along the last axis, times `weight`."""
+    mean_square = np.einsum("...i,...i->...", x, x)[..., None] / np.float32(x.shape[-1])
+    scaled: Array = x * (1 / np.sqrt(mean_square + np.float32(epsilon)))
+    scaled *= weight
+    return scaled
+
+
+def gated(x: Array, gate_up: Array, bias: Array | None = None) -> Array:
+    """The inner half of a gated SiLU MLP: x (n, hidden) to (n, intermediate)."""
+    gate, up = np.split(linear(x, gate_up, bias), 2, axis=-1)
+    with np.errstate(over="ignore"):  # exp(-x) of a very negative gate is infinite, and the gate then 0
+        up *= gate / (1 + np.exp(-gate))
+    return up
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -261,20 +287,30 @@ def attend(
 
 def take_layer(weights: Weights, arch: DecoderArchitecture, number: int, width: int | None = None) -> Layer:
     """The weights of one layer, whose attention reads `width` channels: the hidden size unless told."""
+    prefix = f"layers.{number}."
+    return Layer(
+        **take_attention(weights, arch, number, width),
+        gate_up=weights.take(prefix + "gate_up", arch.hidden, 2 * arch.intermediate),
+        gate_up_bias=weights.take_optional(prefix + "gate_up_bias", 2 * arch.intermediate),
+        down=weights.take(prefix + "down", arch.intermediate, arch.hidden),
+        down_bias=weights.take_optional(prefix + "down_bias", arch.hidden),
+    )
+
+
+def take_attention(
+    weights: Weights, arch: DecoderArchitecture, number: int, width: int | None = None
+) -> dict[str, Any]:
+    """The fields of an `AttentionLayer`."""
     hidden, size = arch.hidden, arch.head_dim
     fused = (arch.heads + 2 * arch.kv_heads) * size
     prefix = f"layers.{number}."
-    return Layer(
-        input_norm=weights.take(prefix + "input_norm", hidden),
-        qkv=weights.take(prefix + "qkv", width or hidden, fused),
-        qkv_bias=weights.take_optional(prefix + "qkv_bias", fused),
-        query_norm=weights.take_optional(prefix + "query_norm", size),
-        key_norm=weights.take_optional(prefix + "key_norm", size),
-        output=weights.take(prefix + "output", arch.heads * size, hidden),
-        output_bias=weights.take_optional(prefix + "output_bias", hidden),
-        mlp_norm=weights.take(prefix + "mlp_norm", hidden),
-        gate_up=weights.take(prefix + "gate_up", hidden, 2 * arch.intermediate),
-        gate_up_bias=weights.take_optional(prefix + "gate_up_bias", 2 * arch.intermediate),
-        down=weights.take(prefix + "down", arch.intermediate, hidden),
-        down_bias=weights.take_optional(prefix + "down_bias", hidden),
-    )
+    return {
+        "input_norm": weights.take(prefix + "input_norm", hidden),
+        "qkv": weights.take(prefix + "qkv", width or hidden, fused),
+        "qkv_bias": weights.take_optional(prefix + "qkv_bias", fused),
+        "query_norm": weights.take_optional(prefix + "query_norm", size),
+        "key_norm": weights.take_optional(prefix + "key_norm", size),
+        "output": weights.take(prefix + "output", arch.heads * size, hidden),
+        "output_bias": weights.take_optional(prefix + "output_bias", hidden),
+        "mlp_norm": weights.take(prefix + "mlp_norm", hidden),
+    }

@@ -179,7 +179,6 @@ _OTHER_INFERS = (
     "infer_buffer",
     "infer_speedrun",
     "infer_pinned_memory",
-    "infer_npu_data",
     "infer_npu_data_chw",
     "infer_async",
     "infer_async_chw",

@@ -22,10 +22,11 @@ from runtime.simulator.cores import choose_mode, core_groups
 from runtime.simulator.device import Device, NativeAccelerator
 from runtime.simulator.errors import npu_error
 from runtime.simulator.events import TRACE
-from runtime.simulator.executor import Executor, Row
+from runtime.simulator.executor import Executor, Row, Shape
 from runtime.simulator.facts import ModelFacts
 from runtime.simulator.faults import FAULTS
 from runtime.simulator.kv import KvMemory
+from runtime.simulator.npu_data import NativeNpuData, check_together
 from runtime.simulator.roles import make_executor
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class NativeModel(ModelFacts):
             TRACE.end("load mxq")
             self._mode = choose_mode(self._header, config)
             self._groups = core_groups(NativeAccelerator.fleet.board, self._mode, config)
+        self._no_slots = config is not None and config.get_activation_slots() == 0
         self._identifier = next(_IDENTIFIERS)
 
     # Life on the device
@@ -104,6 +106,22 @@ class NativeModel(ModelFacts):
         list of BatchParam is `params`.
         """
         outputs, cache_size, params = row_rules.read_arguments(rest)
+        if self._no_slots:
+            raise npu_error(
+                "Model_NotSupported",
+                "This model was created with ModelConfig::setActivationSlots(0) (empty I/O): its input/output"
+                " activations are not allocated in NPU DDR. Only NPUData and PinnedMemory inference are "
+                "supported.",
+            )
+        return self._infer(inputs, outputs, cache_size, params)
+
+    def _infer(
+        self,
+        inputs: list[Array],
+        outputs: list[Array] | None,
+        cache_size: int,
+        params: list[Any] | None = None,
+    ) -> list[Array] | None:
         device = self._alive()
         with TRACE.span("infer"):
             shapes = self._executor.inputs
@@ -125,6 +143,47 @@ class NativeModel(ModelFacts):
             raise npu_error("NotImplemented", "Rows of a batch are given height, width, channels.")
         results = [self.infer(sample, cache_size) or [] for sample in channel_first.split(inputs)]
         return row_rules.deliver(channel_first.join(results, inputs), outputs)
+
+    def acquire_input_npu_data(
+        self, shape: list[int], idx: int, upload: bool, dtype: Any = None
+    ) -> NativeNpuData:
+        """A tensor of this shape for the input `idx`, on the host or, with `upload`, on the board."""
+        return self._tensor(self._executor.inputs, shape, idx, upload, dtype)
+
+    def acquire_output_npu_data(
+        self, shape: list[int], idx: int, upload: bool, dtype: Any = None
+    ) -> NativeNpuData:
+        """The same for the output `idx`."""
+        return self._tensor(self._executor.outputs, shape, idx, upload, dtype)
+
+    def infer_npu_data(
+        self, inputs: list[NativeNpuData], outputs: list[NativeNpuData], cache_size: int = 0
+    ) -> list[NativeNpuData] | None:
+        """`infer` on tensors that are all on the host or all on this board; fills `outputs`, if any."""
+        device = self._alive()
+        check_together([*inputs, *outputs], device, no_slots=self._no_slots)
+        results = self._infer(
+            [tensor.values for tensor in inputs], [tensor.values for tensor in outputs] or None, cache_size
+        )
+        if results is None:
+            return None
+        return [NativeNpuData.of(result, inputs[0].device) for result in results]
+
+    def _tensor(
+        self, shapes: Sequence[Shape], shape: list[int], idx: int, upload: bool, dtype: Any
+    ) -> NativeNpuData:
+        if dtype is not None and dtype != self.get_model_input_data_type():
+            raise npu_error("NotImplemented", f"{dtype} is not simulated.")
+        if not 0 <= idx < len(shapes):
+            raise npu_error("Model_ShapeMismatched", f"There is no tensor {idx} of {len(shapes)}")
+        row_rules.check_shape(shape, shapes[idx])
+        if not upload:
+            return NativeNpuData(shape)
+        if self._device is None:
+            raise npu_error(
+                "Model_NotLaunched", "Cannot acquire an NPU-resident NPUData before the model is launched."
+            )
+        return NativeNpuData(shape, self._alive())
 
     def _run(self, device: Device, inputs: Sequence[Array], rows: Sequence[Row]) -> list[Array]:
         self._meet_faults(device)

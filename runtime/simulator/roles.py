@@ -17,6 +17,7 @@ from runtime.simulator.deepstack_vision import DeepstackVision
 from runtime.simulator.eagle3 import Eagle3Base, Eagle3Draft, Eagle3Projector
 from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
+from runtime.simulator.moe import MoeExpert, MoeHead, MoeShared
 from runtime.simulator.mrope_decoder import MropeDecoder
 from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
 from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
@@ -39,6 +40,9 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "split dynamic decoder": partial(DeepstackDecoder, split=True, dynamic=True),
     "vision": Vision,
     "deepstack vision": DeepstackVision,
+    "moe shared": MoeShared,
+    "moe expert": MoeExpert,
+    "moe head": MoeHead,
     "eagle3 base": Eagle3Base,
     "eagle3 draft": Eagle3Draft,
     "eagle3 fc": Eagle3Projector,

@@ -51,6 +51,15 @@ def check_inputs(inputs: Sequence[Array], shapes: Sequence[Shape], *, several: b
     return checked
 
 
+def check_shape(shape: Sequence[int], wanted: Shape) -> None:
+    """Raises the vendor's error unless a tensor of this shape, with or without a leading 1, fits."""
+    plain = shape[1:] if len(shape) == 4 and shape[0] == 1 else shape
+    if len(plain) != 3 or any(
+        want not in (-1, have) or have < 1 for have, want in zip(plain, wanted, strict=True)
+    ):
+        raise npu_error("Model_ShapeMismatched", f"Shape {list(shape)} instead of {wanted}")
+
+
 def run_each(run: Callable[[list[Array]], list[Array]], inputs: Sequence[Array]) -> list[Array]:
     """Run a network on every member of a batch of inputs; the results one behind the other."""
     if inputs[0].ndim == 3:
