@@ -25,6 +25,7 @@ from runtime.errors import (
 )
 from runtime.families import load_model
 from runtime.families.base import FamilyModel, Logits, Progress, token_text
+from runtime.kv_keeper import KvKeeper
 from runtime.lane import CancelMarks, Post
 from runtime.layout import LayoutRequest
 from runtime.messages import (
@@ -45,7 +46,6 @@ from runtime.messages import (
     TextDelta,
     UnloadModel,
 )
-from runtime.prefix_cache import PrefixCache
 from runtime.prompting import budget, measured, prompt_for, rolled
 from runtime.request import Request, Running
 from runtime.sampling import IgnoredPenalties, Sampler, resolve
@@ -76,7 +76,7 @@ class Engine:
         self._call = call or DeviceCall()
         self._scheduler = Scheduler()
         self._model: FamilyModel | None = None
-        self._caches: PrefixCache | None = None
+        self._caches: KvKeeper | None = None
         self._ignored_penalties = IgnoredPenalties()
         self._handlers: dict[type, Callable[..., None]] = {
             LoadModel: self._load,
@@ -103,7 +103,7 @@ class Engine:
         model = self._model
         plan = self._scheduler.plan(model.info.prefill_chunk if model else 1)
         if plan is None:
-            return False
+            return self._work_when_quiet()
         if isinstance(plan, Admit):
             self._guarded(plan.request, lambda: self._admit(plan.request, plan.slot))
         elif isinstance(plan, Prefill):
@@ -111,6 +111,15 @@ class Engine:
         else:
             self._decode(plan.requests)
         return True
+
+    def _work_when_quiet(self) -> bool:
+        """Nobody waits for anything: measure a little."""
+        try:
+            with self._call.made_for():
+                return self._caches is not None and self._caches.work_when_quiet()
+        except DeviceError as error:
+            self._lose_model(error)
+            return False
 
     def _guarded(self, request: Request, work: Callable[[], None]) -> None:
         """Do one request's work; it alone fails with what goes wrong, unless the device is gone."""
@@ -143,8 +152,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - the top of a load; shown with its model
             self._post(ModelFailed(command.model_id, to_info(error)))
             return
-        kv = self._options.kv
-        self._caches = PrefixCache(self._model.new_cache, kv.conversations, kv.host_mib * 2**20)
+        self._caches = KvKeeper(self._model, self._options.kv, self._config.kv_dir)
         self._ignored_penalties = IgnoredPenalties()
         self._scheduler.resize(self._model.slots)
         self._post(ModelLoaded(self._model.info))
@@ -168,12 +176,14 @@ class Engine:
         model_id = self._model.info.model_id
         for request in self._scheduler.take_out(lambda _: True):
             self._fail(request, error.info)
-        self._dispose()
+        self._dispose(save=False)
         self._post(ModelFailed(model_id, error.info))
 
-    def _dispose(self) -> None:
+    def _dispose(self, *, save: bool = True) -> None:
         model, self._model = self._model, None
-        self._caches = None  # the KV goes with the device memory; saving it first would be waste
+        caches, self._caches = self._caches, None
+        if caches is not None:
+            caches.close(save=save)
         if model is not None:
             model.dispose()
 
@@ -189,7 +199,7 @@ class Engine:
     def _set_options(self, command: SetEngineOptions) -> None:
         self._options = command.options
         if self._caches is not None:
-            self._caches.limit(command.options.kv.conversations, command.options.kv.host_mib * 2**20)
+            self._caches.set_options(command.options.kv)
 
     def _measure(self, command: MeasurePrompt) -> None:
         try:
@@ -220,29 +230,28 @@ class Engine:
         self._ignored_penalties.note(sampling)
         fitted = prompt_for(model, request, sampling)
         prompt, total = fitted.prompt, len(fitted.prompt.token_ids)
-        cache, cached = caches.take(
-            command.conversation_id, prompt.identity, lambda length: model.reusable_prefix(prompt, length)
-        )
+        with self._call.made_for(request.id):
+            lease = caches.admit(request.conversation_id, prompt, fitted.turns, fitted.left_out, slot)
         most, reason = budget(sampling, 0, total, model.info.context_length)
         request.running = Running(
             prompt=prompt,
             turns=fitted.turns,
             left_out=fitted.left_out,
-            cache=cache,
+            cache=lease.cache,
+            reuse=lease.reuse,
             sampling=sampling,
             sampler=Sampler(sampling, prompt.token_ids, model.eos_ids),
             stream=model.token_stream(),
             stops=StopStrings(sampling.stop),
             prompt_tokens=total,
-            cached=cached,
-            computed=cached,
+            cached=lease.kept,
+            computed=lease.kept,
             budget=most,
             budget_reason=reason,
         )
-        self._place(request, slot)
-        self._post(PrefillProgress(request.id, cached, cached, total))
+        self._post(PrefillProgress(request.id, lease.kept, lease.kept, total))
 
-    def _loaded(self, model_id: str) -> tuple[FamilyModel, PrefixCache]:
+    def _loaded(self, model_id: str) -> tuple[FamilyModel, KvKeeper]:
         model, caches = self._model, self._caches
         if model is None or caches is None or model.info.model_id != model_id:
             raise ModelNotLoadedError(
@@ -253,19 +262,22 @@ class Engine:
         return model, caches
 
     def _place(self, request: Request, slot: int) -> None:
-        model, running = self._require(request)
+        """Go on where the request gave way."""
+        _, running = self._require(request)
         assert self._caches is not None
-        running.cache = model.place(running.cache, slot)
-        self._caches.move(request.conversation_id, running.cache)
+        with self._call.made_for(request.id):
+            running.cache = self._caches.place(request.conversation_id, slot)
 
     def _prefill(self, request: Request, start: int, end: int) -> None:
         model, running = self._require(request)
         assert self._caches is not None
         span = RECORDER.span("prefill chunk", request=request.id, start=start, tokens=end - start)
+        began = time.perf_counter()
         with self._call.made_for(request.id), span:
             logits = model.prefill(running.prompt, running.cache, start, end)
         running.computed = end
-        self._caches.extend(request.command.conversation_id, running.prompt.identity[start:end])
+        seconds = time.perf_counter() - began
+        self._caches.computed(request.conversation_id, running.prompt.identity, start, end, seconds)
         total = len(running.prompt.token_ids)
         self._post(PrefillProgress(request.id, running.cached, end, total))
         if end == total:
@@ -299,7 +311,7 @@ class Engine:
         with self._call.made_for(*(request.id for request in requests)), span:
             logits = model.decode(token_ids, [one.cache for one in running])
         for request, token_id in zip(requests, token_ids, strict=True):
-            caches.extend(request.conversation_id, (token_id,))
+            caches.decoded(request.conversation_id, token_id)
         return logits
 
     def _commit(self, request: Request, logits: Logits) -> None:
@@ -317,12 +329,17 @@ class Engine:
             text = running.stream.push(token_id)
             if len(request.output_ids) > running.sampling.min_tokens:
                 text = running.stops.push(text)
-        if text:
-            self._post(TextDelta(request.id, text))
+        self._say(request, text)
         if running.stops.hit is not None:
             self._finish(request, "stop_string")
         elif len(request.output_ids) >= running.budget and not self._roll(request):
             self._finish(request, running.budget_reason)
+
+    def _say(self, request: Request, text: str) -> None:
+        if text:
+            self._post(TextDelta(request.id, text))
+            if self._caches is not None:
+                self._caches.said(request.conversation_id, text)
 
     def _roll(self, request: Request) -> bool:
         """The context is full: leave out the oldest turns, so that the rest is read again and the answer
@@ -333,9 +350,7 @@ class Engine:
         if fitted is None:
             return False
         prompt = fitted.prompt
-        cache, kept = self._caches.take(
-            request.conversation_id, prompt.identity, lambda length: model.reusable_prefix(prompt, length)
-        )
+        cache, kept = self._caches.read_again(request.conversation_id, prompt)
         running.read_again(fitted, cache, kept)
         running.budget, running.budget_reason = budget(
             running.sampling, len(request.output_ids), len(prompt.token_ids), model.info.context_length
@@ -357,9 +372,7 @@ class Engine:
         request.clock.finished = time.perf_counter_ns()
         running = request.running
         if running is not None and running.stops.hit is None:
-            rest = running.stops.push(running.stream.finish()) + running.stops.finish()
-            if rest:
-                self._post(TextDelta(request.id, rest))
+            self._say(request, running.stops.push(running.stream.finish()) + running.stops.finish())
         if running is not None and running.sampler.log is not None and self._model is not None:
             self._post(running.sampler.log.report(request.id, partial(token_text, self._model)))
         device = self._model.info.device if self._model is not None else ""
@@ -368,8 +381,7 @@ class Engine:
 
     def _fail(self, request: Request, error: ErrorInfo) -> None:
         if error.code == BadLogitsError.code and self._caches is not None:
-            # What the cache holds after bad numbers is not to be trusted.
-            self._caches.forget(request.command.conversation_id)
+            self._caches.distrust(request.conversation_id)
         self._post(Failed(request.id, error))
         self._leave(request)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Literal
 
+Medium = Literal["memory", "disk"]
 BLOCK = 128
 """Tokens of a block, the unit in which prompts are sorted by length."""
 
@@ -25,8 +27,8 @@ class CostModel:
         self.set_rule(margin, weight, minimum_hit)
         self._prefill: dict[int, float] = {}
         """Seconds a token, by the size class of the prompt: that many tokens at most."""
-        self._load: dict[int, float] = {}
-        """Seconds a byte, by the size class of the KV."""
+        self._load: dict[Medium, dict[int, float]] = {"memory": {}, "disk": {}}
+        """Seconds a byte, by where the KV is and its size class."""
 
     def set_rule(self, margin: float, weight: float, minimum_hit: int) -> None:
         """Decide by other settings from now on; what was measured stays."""
@@ -39,24 +41,24 @@ class CostModel:
         if tokens > 0:
             self._learn(self._prefill, size_class(tokens), seconds / tokens)
 
-    def observe_load(self, nbytes: int, seconds: float) -> None:
+    def observe_load(self, nbytes: int, seconds: float, medium: Medium = "memory") -> None:
         """`nbytes` of KV took so long to get onto the device."""
         if nbytes > 0:
-            self._learn(self._load, size_class(nbytes), seconds / nbytes)
+            self._learn(self._load[medium], size_class(nbytes), seconds / nbytes)
 
     def prefill_seconds(self, tokens: int) -> float | None:
         """How long computing the first `tokens` positions should take; None as long as nobody knows."""
         return _estimate(self._prefill, tokens)
 
-    def load_seconds(self, nbytes: int) -> float | None:
+    def load_seconds(self, nbytes: int, medium: Medium = "memory") -> float | None:
         """How long loading `nbytes` should take; None as long as nobody knows."""
-        return _estimate(self._load, nbytes)
+        return _estimate(self._load[medium], nbytes)
 
-    def should_load(self, tokens: int, nbytes: int) -> bool:
+    def should_load(self, tokens: int, nbytes: int, medium: Medium = "memory") -> bool:
         """Whether to load `nbytes` of KV to save computing `tokens` positions."""
         if tokens <= 0 or tokens < self._minimum_hit:
             return False
-        load, prefill = self.load_seconds(nbytes), self.prefill_seconds(tokens)
+        load, prefill = self.load_seconds(nbytes, medium), self.prefill_seconds(tokens)
         return load is None or prefill is None or load < prefill * self._margin
 
     def _learn(self, rates: dict[int, float], size: int, rate: float) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ FORMAT = 1
 _MANIFEST = "manifest.json"
 _DATA = "data"
 _UNFINISHED = ".unfinished"
+_STALE_SECONDS = 3600
 _PIECE = 1 << 20
 
 
@@ -133,10 +135,10 @@ class KvStore:
                 size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             except OSError:
                 used, size = 0.0, 0
-            if folder.name.endswith(_UNFINISHED) or not used:
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
+            if not folder.name.endswith(_UNFINISHED):
                 known.append((used, size, folder))
+            elif _age(folder) > _STALE_SECONDS:  # else another model may just be writing it
+                shutil.rmtree(folder, ignore_errors=True)
         total = 0
         for _, size, folder in sorted(known, reverse=True):
             total += size
@@ -207,6 +209,13 @@ def _item(item: object) -> Hashable:
     if type(item) is not int:
         raise TypeError("no token")
     return item
+
+
+def _age(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _name(conversation_id: str) -> str:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runtime.messages import Finished, Generate, StopReason, Timings, Turn, Usage
+from runtime.messages import Finished, Generate, Reuse, StopReason, Timings, Turn, Usage
 
 if TYPE_CHECKING:
     from runtime.context_policy import Fit
@@ -54,6 +54,8 @@ class Running:
     left_out: int
     """Turns left out so far."""
     cache: KvCache
+    reuse: Reuse
+    """How the prompt met what was kept of the conversation."""
     sampling: Sampling
     sampler: Sampler
     stream: TokenStream
@@ -129,4 +131,5 @@ class Request:
             device,
             sampling=running.sampling.used if running is not None else (),
             left_out=running.left_out if running is not None else 0,
+            reuse=running.reuse if running is not None else None,
         )

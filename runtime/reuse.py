@@ -8,6 +8,7 @@ mark says that a text changed, never what it says.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,43 +83,55 @@ def first_changed(before: Sequence[TurnMark], now: Sequence[TurnMark]) -> int | 
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A conversation's KV that is gone."""
+class LastAnswer:
+    """Which model a conversation used last, and what became of its KV there."""
 
-    held: int
-    cause: MissCause
     model_id: str
     layout: object
+    held: int = 0
+    lost: MissCause | None = None
 
 
 class History:
-    """Why the KV of conversations is gone; outlives the loaded model."""
+    """Where each conversation's KV was last; outlives the loaded models. Used from the threads of all."""
 
     def __init__(self) -> None:
-        self._lost: OrderedDict[str, Lost] = OrderedDict()
+        self._last: OrderedDict[str, LastAnswer] = OrderedDict()
+        self._lock = threading.Lock()
 
-    def lose(self, conversation_id: str, held: int, cause: MissCause, info: ModelInfo) -> None:
-        """The conversation's KV of that model is dropped; the oldest such news is forgotten."""
-        self._lost[conversation_id] = Lost(held, cause, info.model_id, info.layout)
-        self._lost.move_to_end(conversation_id)
-        while len(self._lost) > MOST_REMEMBERED:
-            self._lost.popitem(last=False)
+    def note(
+        self, conversation_id: str, info: ModelInfo, held: int = 0, lost: MissCause | None = None
+    ) -> None:
+        """The conversation is answered by that model, or has `lost` the `held` positions it had there.
+
+        The oldest such news is forgotten.
+        """
+        with self._lock:
+            self._last[conversation_id] = LastAnswer(info.model_id, info.layout, held, lost)
+            self._last.move_to_end(conversation_id)
+            while len(self._last) > MOST_REMEMBERED:
+                self._last.popitem(last=False)
 
     def forget(self, conversation_id: str) -> None:
-        """The conversation is deleted, or has KV again."""
-        self._lost.pop(conversation_id, None)
+        """The conversation is deleted."""
+        with self._lock:
+            self._last.pop(conversation_id, None)
 
     def why_absent(self, conversation_id: str, turns: Sequence[Turn], info: ModelInfo) -> Reuse:
         """Why there is no KV for a conversation that is to be answered by that model."""
-        lost = self._lost.get(conversation_id)
-        if lost is None:
+        last = self._last.get(conversation_id)
+        if last is None:
             answered = any(turn.role == "assistant" for turn in turns)
             return Reuse(0, "restarted" if answered else "new")
-        if lost.cause == "reloaded" and lost.model_id != info.model_id:
-            return Reuse(lost.held, "model")
-        if lost.cause == "reloaded" and lost.layout != info.layout:
-            return Reuse(lost.held, "layout")
-        return Reuse(lost.held, lost.cause)
+        if last.model_id != info.model_id:
+            return Reuse(last.held, "model")
+        if last.layout != info.layout:
+            return Reuse(last.held, "layout")
+        return Reuse(last.held, last.lost or "new")
+
+
+HISTORY = History()
+"""The one of this process: a model's thread ends when the model is unloaded."""
 
 
 def _change(was: TurnMark, now: TurnMark) -> MissCause:

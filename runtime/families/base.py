@@ -44,7 +44,20 @@ class KvCache(Protocol):
         """Keep only the first positions."""
 
     def discard(self) -> None:
-        """Free the slot without saving it."""
+        """Free the slot without saving it; the cache is empty then."""
+
+    def offload(self) -> None:
+        """Move the KV from the slot to host memory."""
+
+    def dump_cache_memory_to(self, cache_dir: str) -> None:
+        """Write the KV into the folder."""
+
+    def load_cache_memory_from(self, cache_dir: str) -> None:
+        """Put what the folder holds onto the slot and into this cache."""
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the slot holds this conversation's KV."""
 
     @property
     def host_nbytes(self) -> int:

@@ -21,6 +21,7 @@ class ScriptedCache:
         self.length = 0
         self.discarded = False
         self.host_nbytes = 0
+        self.is_resident = True
         self.slot = 0
         self.produced = 0
 
@@ -34,6 +35,15 @@ class ScriptedCache:
     def discard(self) -> None:
         self.discarded = True
         self.length = 0
+
+    def offload(self) -> None:
+        self.is_resident = False
+
+    def dump_cache_memory_to(self, cache_dir: str) -> None:
+        raise AssertionError("a scripted cache is never kept")
+
+    def load_cache_memory_from(self, cache_dir: str) -> None:
+        raise AssertionError("a scripted cache is never kept")
 
 
 class CharStream:

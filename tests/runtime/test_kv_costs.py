@@ -90,6 +90,14 @@ def test_other_settings_keep_what_was_measured() -> None:
     assert not costs.should_load(128, 1000)
 
 
+def test_a_slow_disk_says_nothing_about_memory() -> None:
+    costs = CostModel()
+    costs.observe_prefill(128, 1.0)
+    costs.observe_load(1000, 5.0, "disk")
+    assert not costs.should_load(128, 1000, "disk")
+    assert costs.should_load(128, 1000)
+
+
 @pytest.mark.parametrize(
     ("context", "sizes"),
     [(4096, (128, 256, 512, 1024)), (1024, (128, 256, 512)), (300, (128, 256)), (96, ())],

@@ -149,10 +149,14 @@ def test_what_was_used_longest_ago_goes_first_and_leftovers_too(store: KvStore, 
     oldest.checked()  # used now
     left = tmp_path / "kv" / KEY.digest / "x.unfinished"
     left.mkdir()
+    os.utime(left, (100, 100))
+    fresh = left.with_name("y.unfinished")
+    fresh.mkdir()
     size = sum(path.stat().st_size for path in oldest.folder.rglob("*") if path.is_file())
     store.trim(2 * size + 10)
     assert [name for name in "abc" if store.find(KEY, name) is not None] == ["a", "c"]
     assert not left.exists()
+    assert fresh.exists()
 
 
 def test_nobody_else_may_look_and_no_name_or_word_is_written(store: KvStore, tmp_path: Path) -> None:

@@ -117,9 +117,9 @@ def test_absent_kv_is_explained() -> None:
     history = History()
     assert history.why_absent("c", TALK[:2], info()) == Reuse(0, "new")
     assert history.why_absent("c", TALK, info()) == Reuse(0, "restarted")
-    history.lose("c", 9, "evicted", info())
+    history.note("c", info(), 9, "evicted")
     assert history.why_absent("c", TALK, info()) == Reuse(9, "evicted")
-    history.lose("c", 9, "reloaded", info())
+    history.note("c", info(), 9, "reloaded")
     assert history.why_absent("c", TALK, info()) == Reuse(9, "reloaded")
     assert history.why_absent("c", TALK, info(layout="two")) == Reuse(9, "layout")
     assert history.why_absent("c", TALK, info("other")) == Reuse(9, "model")
@@ -130,7 +130,7 @@ def test_absent_kv_is_explained() -> None:
 def test_only_so_much_is_remembered() -> None:
     history = History()
     for number in range(MOST_REMEMBERED + 1):
-        history.lose(str(number), 1, "evicted", info())
+        history.note(str(number), info(), 1, "evicted")
     assert history.why_absent("0", TALK, info()).cause == "restarted"
     assert history.why_absent("1", TALK, info()).cause == "evicted"
 

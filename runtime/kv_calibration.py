@@ -1,0 +1,79 @@
+"""How long computing and loading KV take, measured on purpose while nothing else is to do.
+
+One unit of work at a time, a prefill chunk or a load, so that a request waits for one unit at most. The first
+request ends it for good: the KV of conversations is on the slots then, and requests teach the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from runtime.families.base import FamilyModel, KvCache
+from runtime.kv_costs import CALIBRATION_RUNS, CostModel, calibration_sizes, settled
+from runtime.messages import TextPart, Turn
+
+
+class Calibration:
+    """The measurement of one loaded model."""
+
+    def __init__(
+        self,
+        model: FamilyModel,
+        costs: CostModel,
+        load: Callable[[KvCache], float],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._model = model
+        self._costs = costs
+        self._load = load
+        self._clock = clock
+        self._cache: KvCache | None = None
+        self._work: Iterator[None] | None = self._measure()
+
+    def step(self) -> bool:
+        """Do one unit; False when all is measured, or it was stopped."""
+        if self._work is None:
+            return False
+        if next(self._work, self) is self:
+            self.stop()
+        return self._work is not None
+
+    def stop(self) -> None:
+        """Free the slot; what is measured so far is forgotten."""
+        self._work = None
+        if self._cache is not None:
+            self._cache.discard()
+            self._cache = None
+
+    def _measure(self) -> Iterator[None]:
+        sizes = calibration_sizes(self._model.info.context_length)
+        if not sizes:
+            return
+        turns = [Turn("user", (TextPart("1 " * sizes[-1]),))]
+        prompt = self._model.tokenise(self._model.render(turns), turns)
+        sizes = tuple(size for size in sizes if size <= len(prompt.token_ids))
+        prefill: defaultdict[int, list[float]] = defaultdict(list)
+        loads: defaultdict[int, list[float]] = defaultdict(list)
+        for _ in range(CALIBRATION_RUNS):
+            cache = self._cache = self._model.place(self._model.new_cache(), 0)
+            done, spent = 0, 0.0
+            for size in sizes:
+                while done < size:
+                    end = min(done + self._model.info.prefill_chunk, size)
+                    started = self._clock()
+                    self._model.prefill(prompt, cache, done, end)
+                    spent += self._clock() - started
+                    done = end
+                    yield
+                prefill[size].append(spent)
+                cache.offload()
+                nbytes = cache.host_nbytes
+                loads[nbytes].append(self._load(cache))
+                yield
+            cache.discard()
+        for tokens, samples in prefill.items():
+            self._costs.observe_prefill(tokens, settled(samples))
+        for nbytes, samples in loads.items():
+            self._costs.observe_load(nbytes, settled(samples))
