@@ -116,6 +116,8 @@ class Composer(QFrame):
     files_added = Signal(list)
     changed = Signal()
     edit_cancelled = Signal()
+    leave_out_requested = Signal()
+    """Earlier turns of this conversation may be left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,6 +143,10 @@ class Composer(QFrame):
         self.stop.clicked.connect(self.stop_requested)
         self.stop.hide()
         self._editing = QWidget()
+        self._notice = QWidget()
+        self.notice = Label("", "warn", "small", wrap=True)
+        self.leave_out = Button("Leave out earlier turns", kind="link")
+        self.leave_out.clicked.connect(self.leave_out_requested)
         self._blocked = ""
         self._build()
         self._on_text_changed()
@@ -162,6 +168,12 @@ class Composer(QFrame):
         column.addWidget(self._editing)
         column.addWidget(self._chips)
         column.addWidget(self.edit)
+        told = QHBoxLayout(self._notice)
+        told.setContentsMargins(0, 0, 0, 0)
+        told.addWidget(self.notice, 1)
+        told.addWidget(self.leave_out)
+        self._notice.hide()
+        column.addWidget(self._notice)
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addWidget(self.attach)
@@ -224,6 +236,13 @@ class Composer(QFrame):
             return
         self.tokens.setText(f"{used} of {total} tokens used")
         self.tokens.set_tone("warn" if used > 0.9 * total else "muted")
+
+    def set_notice(self, text: str, *, refused: bool = False, can_leave_out: bool = False) -> None:
+        """What will happen when this is sent, if that is worth a word; nothing hides the line."""
+        self.notice.setText(text)
+        self.notice.set_tone("bad" if refused else "warn")
+        self.leave_out.setVisible(can_leave_out)
+        self._notice.setVisible(bool(text))
 
     @Slot()
     def _on_send(self) -> None:

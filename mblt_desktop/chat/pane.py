@@ -14,6 +14,7 @@ from mblt_desktop.chat.exporting import Exporter, file_name
 from mblt_desktop.chat.header import ChatHeader
 from mblt_desktop.chat.history import HistoryPanel
 from mblt_desktop.chat.inspector import Inspector
+from mblt_desktop.chat.measuring import Place, PromptMeter
 from mblt_desktop.chat.models import ChatModels
 from mblt_desktop.chat.page import ConversationPage
 from mblt_desktop.chat.session import ChatSession
@@ -55,6 +56,7 @@ class ChatPane(QWidget):
         self._body = QStackedWidget()
         self._drafts = QTimer(self, singleShot=True, interval=DRAFT_DELAY_MS)
         self._editing: Message | None = None
+        self.meter = PromptMeter(context, self.composer, self.models, self._place)
         self._narrow = False
         self._had_inspector = True
         self.conversation: Conversation = self._store.create()
@@ -99,11 +101,13 @@ class ChatPane(QWidget):
         self.composer.files_added.connect(self._on_files_added)
         self.composer.changed.connect(self._on_draft_changed)
         self.composer.edit_cancelled.connect(self._on_edit_cancelled)
+        self.inspector.changed.connect(self.meter.update)
+        self.meter.policy_changed.connect(self._refresh_models)
         self._drafts.timeout.connect(self._save_draft)
         self.welcome.sample_chosen.connect(self._on_sample_chosen)
         self.session.message_added.connect(self._on_message_added)
         self.session.running_changed.connect(self._refresh_running)
-        self.session.ended.connect(self._refresh_tokens)
+        self.session.running_changed.connect(self.meter.update)
         self.models.changed.connect(self._refresh_models)
         self.models.failed.connect(self._context.show_error)
         self.conversation_page.edit_requested.connect(self._on_edit_requested)
@@ -233,7 +237,7 @@ class ChatPane(QWidget):
         self.history.set_current(conversation.id)
         self._refresh_title()
         self._refresh_running()
-        self._refresh_tokens()
+        self.meter.update()
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -328,15 +332,15 @@ class ChatPane(QWidget):
             else "Attach text files. Pictures need an image model."
         )
         self.inspector.show_model(models.loaded)
-        self._refresh_tokens()
+        self.meter.update()
 
-    @Slot()
-    def _refresh_tokens(self) -> None:
-        """Tokens of the branch as of its last answer."""
-        answer = self.conversation_page.last_answer
-        usage = answer.result.usage if answer is not None else None
-        total = self.models.loaded.context_length if self.models.loaded is not None else None
-        self.composer.set_tokens(usage.prompt + usage.completion if usage is not None else None, total)
+    def _place(self) -> Place:
+        """Where the message in the composer will stand."""
+        conversation, editing = self.conversation, self._editing
+        before = self.conversation_page.branch
+        if editing is not None:
+            before = before[: next((n for n, one in enumerate(before) if one.id == editing.id), 0)]
+        return Place(conversation, before, self.session.run_of(conversation.id) is not None)
 
     # -- the header's menus -----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ _PENALTIES = [
     "sampling.presence_penalty",
     "sampling.frequency_penalty",
 ]
+_LENGTH = ["sampling.min_tokens", "sampling.max_tokens", "sampling.stop", "sampling.context_policy"]
 _ONLY_WHEN_RANDOM = ("sampling.top_p", "sampling.min_p", "sampling.seed")
 
 
@@ -35,10 +36,11 @@ class SamplingPage(SettingsPage):
         self._model = model
         self.greedy = Label("", "accent", "small", wrap=True)
         self.greedy.setContentsMargins(16, 0, 16, 8)
-        choosing = [key for key in self.rows if key not in _PENALTIES]
+        choosing = [key for key in self.rows if key not in (*_PENALTIES, *_LENGTH)]
         card = self.add_card(choosing, "Choosing words")
         card.column.insertWidget(1, self.greedy)
         self.add_card(_PENALTIES, "Penalties")
+        self.add_card(_LENGTH, "Length")
         preferences.changed.connect(self._on_changed)
         model.changed.connect(self._on_model_changed)
         self._on_model_changed()
