@@ -112,7 +112,7 @@ def builders() -> dict[str, Builder]:
     from runtime.simulator.build_bert import build_bert
     from runtime.simulator.build_blip import build_blip
     from runtime.simulator.build_decoder import build_decoder
-    from runtime.simulator.build_qwen3_asr import build_qwen3_asr
+    from runtime.simulator.build_lfm2_audio import build_lfm2_audio
     from runtime.simulator.build_qwen3_asr import build_qwen3_asr
     from runtime.simulator.build_qwen3_moe import build_qwen3_moe
     from runtime.simulator.build_qwen3_vl import build_qwen3_vl
@@ -133,7 +133,7 @@ def builders() -> dict[str, Builder]:
         "qwen2_vl": build_qwen2_vl,
         "qwen3_vl": build_qwen3_vl,
         "qwen3_moe": build_qwen3_moe,
-        "qwen3_asr": build_qwen3_asr,
+        "lfm2_audio": build_lfm2_audio,
         "qwen3_asr": build_qwen3_asr,
         "whisper": build_whisper,
     }

@@ -48,8 +48,9 @@ class Checkpoint:
 
     @property
     def model_type(self) -> str:
-        """Its family as the checkpoint calls it, e.g. "llama"."""
-        return str(self.config.get("model_type", ""))
+        """Its family as the checkpoint calls it, e.g. "llama"; LFM2-Audio is known by its parts."""
+        nameless = "lfm2_audio" if {"encoder", "lfm", "depthformer"} <= self.config.keys() else ""
+        return str(self.config.get("model_type", nameless))
 
     def load_config(self) -> Any:
         """The configuration object of the reference implementation, with its defaults filled in."""
@@ -60,7 +61,7 @@ class Checkpoint:
             return AutoConfig.from_pretrained(
                 str(self.folder), local_files_only=True, trust_remote_code=False
             )
-        except (OSError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
+        except (OSError, ValueError, TypeError, KeyError, ArithmeticError, StrictDataclassError) as error:
             raise ModelUnsupportedError(
                 f"The configuration {self.folder / 'config.json'} cannot be used.",
                 remedy="Check that the checkpoint is complete and of a supported family.",

@@ -2,7 +2,7 @@
 
 An infer writes its positions in place and reads a view; nothing is copied or grown. A dump takes only the
 positions that were written since, behind a small head that lets a load refuse what is cut or damaged; a blob
-of nothing but zeros clears the slot, as on the device.
+of nothing but zeros, however long, clears the slot, as on the device.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class KvMemory:
             (slots, shape.layers, 2, shape.heads, capacity, shape.head_dim), dtype=np.float32
         )
         self._written = [0] * slots
+        self._reached = [0] * slots
 
     def layer(self, slot: int, layer: int) -> tuple[Array, Array]:
         """Writable views of a layer's keys and values."""
@@ -62,6 +63,7 @@ class KvMemory:
     def note_written(self, slot: int, end: int) -> None:
         """The positions before `end` are what the slot now holds."""
         self._written[slot] = end
+        self._reached[slot] = max(self._reached[slot], end)
 
     @property
     def names(self) -> list[str]:
@@ -94,13 +96,17 @@ class KvMemory:
     def _put(self, slot: int, index: int, positions: int, data: memoryview) -> None:
         layer, part = divmod(index, 2)
         shape = (self.shape.heads, positions, self.shape.head_dim)
-        self._memory[slot, layer, part][:, :positions] = np.frombuffer(data, np.float32).reshape(shape)
-        self._written[slot] = positions
+        memory = self._memory[slot, layer, part]
+        memory[:, :positions] = np.frombuffer(data, np.float32).reshape(shape)
+        if not positions:
+            # Only what was ever written, or the whole slot would become resident.
+            memory[:, : self._reached[slot]] = 0
+        self.note_written(slot, positions)
 
     def _check(self, blob: Bytes, name: str) -> tuple[int, memoryview]:
         raw = np.ascontiguousarray(blob).tobytes()
-        if len(raw) == self.blob_size and raw.count(0) == len(raw):
-            return self.capacity, memoryview(raw)[_HEAD.size :]
+        if len(raw) <= self.blob_size and raw.count(0) == len(raw):
+            return 0, memoryview(b"")
         if len(raw) < _HEAD.size:
             raise _wrong_size(name, self.blob_size, len(raw))
         magic, positions, heads, head_dim, checksum = _HEAD.unpack_from(raw)

@@ -11,15 +11,16 @@ from runtime.simulator.artifact import Header
 from runtime.simulator.aya_vision import AyaVision
 from runtime.simulator.bert import BertEncoder
 from runtime.simulator.blip import BlipDecoder, BlipVision
+from runtime.simulator.conformer import ConformerEncoder
 from runtime.simulator.decoder import Decoder
 from runtime.simulator.deepstack_decoder import DeepstackDecoder
 from runtime.simulator.deepstack_vision import DeepstackVision
 from runtime.simulator.eagle3 import Eagle3Base, Eagle3Draft, Eagle3Projector
 from runtime.simulator.executor import Executor
 from runtime.simulator.hybrid_decoder import Cohere2Decoder, Exaone4Decoder
+from runtime.simulator.lfm2 import Lfm2Decoder
 from runtime.simulator.moe import MoeExpert, MoeHead, MoeShared
 from runtime.simulator.mrope_decoder import MropeDecoder
-from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
 from runtime.simulator.qwen3_asr import Qwen3AsrEncoder
 from runtime.simulator.vision import Vision
 from runtime.simulator.weights import Weights
@@ -46,7 +47,8 @@ ROLES: dict[str, Callable[[Header, Weights], Executor]] = {
     "eagle3 base": Eagle3Base,
     "eagle3 draft": Eagle3Draft,
     "eagle3 fc": Eagle3Projector,
-    "qwen3-asr encoder": Qwen3AsrEncoder,
+    "lfm2-audio encoder": ConformerEncoder,
+    "lfm2 decoder": Lfm2Decoder,
     "qwen3-asr encoder": Qwen3AsrEncoder,
     "whisper encoder": WhisperEncoder,
     "whisper decoder": WhisperDecoder,
