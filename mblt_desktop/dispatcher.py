@@ -18,6 +18,7 @@ from runtime.messages import (
     LaneFaulted,
     ModelFailed,
     ModelInfo,
+    ModelKind,
     ModelLoaded,
     ModelLoading,
     ModelsListed,
@@ -79,10 +80,10 @@ class Dispatcher(QObject):
         """Stop sending the request's events; unknown ids are fine."""
         self._watchers.pop(request_id, None)
 
-    def loaded_model(self, *, speech: bool = False) -> ModelInfo | None:
-        """The model in the chat lane (for text or pictures), or the one in the speech lane."""
-        found = (info for info in self.loaded.values() if (info.kind == "speech") == speech)
-        return next(found, None)
+    def loaded_model(self, *kinds: ModelKind) -> ModelInfo | None:
+        """The model loaded last among those of these kinds that are loaded now."""
+        found = [info for info in self.loaded.values() if info.kind in kinds]
+        return found[-1] if found else None
 
     @Slot()
     def deliver(self) -> None:
@@ -101,6 +102,7 @@ class Dispatcher(QObject):
             except Exception:  # noqa: BLE001 - one broken listener must not swallow the others' events
                 sys.excepthook(*sys.exc_info())
         if isinstance(event, ModelLoaded):
+            self.loaded.pop(event.info.model_id, None)
             self.loaded[event.info.model_id] = event.info
         elif isinstance(event, ModelUnloaded | ModelFailed):
             self.loaded.pop(event.model_id, None)

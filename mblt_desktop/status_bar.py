@@ -15,6 +15,7 @@ from runtime.layout import EffectiveLayout
 from runtime.messages import ModelFailed, ModelInfo, ModelLoaded, ModelLoading, ModelsListed, ModelUnloaded
 
 HEIGHT = 34
+KIND_ORDER = ("chat", "image", "speech")
 
 
 class StatusBar(QFrame):
@@ -87,9 +88,8 @@ class StatusBar(QFrame):
 
     @Slot(object)
     def _on_loaded(self, event: ModelLoaded) -> None:
-        info = event.info
-        lane = "speech" if info.kind == "speech" else "chat"
-        self._loaded[lane] = info
+        info: ModelInfo = event.info
+        self._loaded[info.model_id] = info
         self._show_loading(None)
         self._show_models()
 
@@ -110,16 +110,17 @@ class StatusBar(QFrame):
     # -- words ------------------------------------------------------------------------------------
 
     def _forget(self, model_id: str) -> None:
-        self._loaded = {lane: info for lane, info in self._loaded.items() if info.model_id != model_id}
+        self._loaded.pop(model_id, None)
         self._show_models()
 
     def _show_models(self) -> None:
-        loaded = [self._loaded[lane] for lane in ("chat", "speech") if lane in self._loaded]
-        titles = [self._titles.get(info.model_id, info.title) for info in loaded]
-        self.models.setText(" · ".join(titles) or "No model loaded")
-        layouts = [info.layout for info in self._loaded.values() if info.layout is not None]
-        self.layout_words.setText(say_layout(layouts[0]) if layouts else "")
+        loaded = sorted(self._loaded.values(), key=lambda info: KIND_ORDER.index(info.kind))
+        titles = {info.model_id: self._titles.get(info.model_id, info.title) for info in loaded}
+        self.models.setText(" · ".join(titles.values()) or "No model loaded")
+        layouts = {info.model_id: say_layout(info.layout) for info in loaded if info.layout is not None}
+        self.layout_words.setText("  +  ".join(dict.fromkeys(layouts.values())))
         self.layout_words.setVisible(bool(layouts))
+        self.layout_words.setToolTip("\n".join(f"{titles[key]}: {words}" for key, words in layouts.items()))
 
     def _show_loading(self, event: ModelLoading | None) -> None:
         self.loading.setVisible(event is not None)

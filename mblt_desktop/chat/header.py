@@ -92,7 +92,8 @@ class ChatHeader(QObject):
         group = QActionGroup(self._model_menu)
         loaded = self._models.loaded
         for row in self._models.installed:
-            action = self._model_menu.addAction(model_words(row))
+            ready = "  ·  loaded" if self._models.is_loaded(row.model_id) else ""
+            action = self._model_menu.addAction(model_words(row) + ready)
             action.setCheckable(True)
             action.setActionGroup(group)
             action.setChecked(loaded is not None and loaded.model_id == row.model_id)
@@ -104,7 +105,7 @@ class ChatHeader(QObject):
         row = next((row for row in self._models.installed if row.model_id == action.data()), None)
         loaded = self._models.loaded
         if row is not None and (loaded is None or loaded.model_id != row.model_id):
-            self._models.load(row)
+            self._models.choose(row)
 
     @Slot()
     def _on_markdown(self) -> None:

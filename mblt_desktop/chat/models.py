@@ -18,10 +18,12 @@ from runtime.messages import (
     LoadModel,
     ModelFailed,
     ModelInfo,
+    ModelKind,
     ModelLoaded,
     ModelLoading,
     ModelsListed,
     ModelUnloaded,
+    UnloadModel,
 )
 from runtime.settings import layout_request
 
@@ -38,13 +40,19 @@ class ChatModels(QObject):
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._context = context
-        self.loaded: ModelInfo | None = None
         self.loading: ModelLoading | None = None
+        """The model that is to answer next, on its way."""
         self.rows: tuple[CatalogRow, ...] | None = None
         """The catalogue's models; None until it has answered."""
         self.fetching: dict[str, JobProgress | None] = {}
         """Progress by model id."""
         self._requests: dict[str, str] = {}
+        self._ready: dict[str, ModelInfo] = {}
+        """Every loaded chat or image model by id; several can be loaded side by side."""
+        self._chosen = ""
+        """The id of the model that was last loaded or chosen here."""
+        self._used: dict[str, str] = {}
+        """The same for each kind of model."""
         dispatcher = context.dispatcher
         dispatcher.models_listed.connect(self._on_listed)
         dispatcher.model_loading.connect(self._on_loading)
@@ -55,6 +63,19 @@ class ChatModels(QObject):
     # -- what is there ----------------------------------------------------------------------------
 
     @property
+    def loaded(self) -> ModelInfo | None:
+        """The loaded model that answers: the one chosen here, else a chat model loaded elsewhere."""
+        chosen = self._ready.get(self._chosen)
+        if chosen is not None or self.loading is not None:
+            return chosen
+        only_images = not any(row.kind == "chat" for row in self.installed)
+        return next((info for info in self._ready.values() if info.kind == "chat" or only_images), None)
+
+    def is_loaded(self, model_id: str) -> bool:
+        """Whether it could answer without being loaded first."""
+        return model_id in self._ready
+
+    @property
     def installed(self) -> list[CatalogRow]:
         """Models on the disk that can chat."""
         return [row for row in self.rows or () if row.state == "installed" and row.kind != "speech"]
@@ -62,7 +83,8 @@ class ChatModels(QObject):
     @property
     def current(self) -> CatalogRow | None:
         """The model to answer with: the loaded one, or being loaded, else the last used, else the first."""
-        busy = self.loading.model_id if self.loading else self.loaded.model_id if self.loaded else ""
+        loaded = self.loaded
+        busy = self.loading.model_id if self.loading else loaded.model_id if loaded else ""
         last = self._context.preferences.text(LAST_MODEL)
         by_id = {row.model_id: row for row in self.installed}
         chat = [row for row in self.installed if row.kind == "chat"]
@@ -92,8 +114,35 @@ class ChatModels(QObject):
             return
         layout = layout_request(self._context.preferences.get)
         self.loading = ModelLoading(row.model_id, "Starting")
+        self._use(row.model_id, row.kind)
         self._context.submit(LoadModel(row.model_id, row.folder, layout))
         self.changed.emit()
+
+    def choose(self, row: CatalogRow) -> None:
+        """Answer with this model from now on.
+
+        One that is not loaded takes the place of the one of its kind that was used here before; what was
+        loaded beside it in the Models pane stays.
+        """
+        if row.model_id in self._ready:
+            self.loading = None
+            self._use(row.model_id, row.kind)
+            self.changed.emit()
+            return
+        former = self._used.get(row.kind) or (self.loaded.model_id if self.loaded else "")
+        coming = self.loading is not None and self.loading.model_id == former
+        if former != row.model_id and (coming or self._kind_of(former) == row.kind):
+            self._context.submit(UnloadModel(former))
+        self.load(row)
+
+    def _use(self, model_id: str, kind: ModelKind) -> None:
+        self._chosen = self._used[kind] = model_id
+        if kind == "chat" and model_id in self._ready:
+            self._context.preferences.set(LAST_MODEL, model_id)
+
+    def _kind_of(self, model_id: str) -> str:
+        info = self._ready.get(model_id)
+        return info.kind if info is not None else ""
 
     def ready(self) -> str | None:
         """The id of the model that will answer next, loading it if need be; None when none is installed."""
@@ -141,13 +190,14 @@ class ChatModels(QObject):
         self.rows = event.rows
         row = self.current
         wanted = self._context.preferences.flag("storage.load_last_model") if first else not had_one
-        if row is not None and wanted and self.loaded is None:
+        if row is not None and wanted and self.loaded is None and self.loading is None:
             self.load(row)
         self.changed.emit()
 
     @Slot(object)
     def _on_loading(self, event: ModelLoading) -> None:
-        if not self._is_speech(event.model_id):
+        expected = self.loading is not None and self.loading.model_id == event.model_id
+        if expected or (self.loaded is None and self.loading is None and self._chats(event.model_id)):
             self.loading = event
             self.changed.emit()
 
@@ -155,27 +205,29 @@ class ChatModels(QObject):
     def _on_loaded(self, event: ModelLoaded) -> None:
         if event.info.kind == "speech":
             return
-        self.loading, self.loaded = None, event.info
-        if event.info.kind == "chat":
-            self._context.preferences.set(LAST_MODEL, event.info.model_id)
+        info: ModelInfo = event.info
+        self._ready[info.model_id] = info
+        if self.loading is not None and self.loading.model_id == info.model_id:
+            self.loading = None
+        if self.loaded is info:
+            self._use(info.model_id, info.kind)
         self.changed.emit()
 
     @Slot(object)
     def _on_unloaded(self, event: ModelUnloaded) -> None:
-        if self.loaded is not None and self.loaded.model_id == event.model_id:
-            self.loaded = None
+        if self._ready.pop(event.model_id, None) is not None:
             self.changed.emit()
 
     @Slot(object)
     def _on_failed(self, event: ModelFailed) -> None:
-        if self._is_speech(event.model_id):
+        expected = self.loading is not None and self.loading.model_id == event.model_id
+        if self._ready.pop(event.model_id, None) is None and not expected:
             return
+        if expected:
+            self.loading = None
         error: ErrorInfo = event.error
-        self.loading = None
-        if self.loaded is not None and self.loaded.model_id == event.model_id:
-            self.loaded = None
         self.failed.emit(error)
         self.changed.emit()
 
-    def _is_speech(self, model_id: str) -> bool:
-        return any(row.model_id == model_id and row.kind == "speech" for row in self.rows or ())
+    def _chats(self, model_id: str) -> bool:
+        return any(row.model_id == model_id and row.kind == "chat" for row in self.rows or ())

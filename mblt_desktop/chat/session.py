@@ -13,9 +13,11 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.chat.sampling import request_for
 from mblt_desktop.context import AppContext
+from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import Attachment, Conversation, Message, MessageState, Result
-from runtime.errors import ErrorInfo
 from runtime.messages import (
+    CallOverdue,
+    CandidatesReported,
     Event,
     Failed,
     Finished,
@@ -29,8 +31,13 @@ from runtime.messages import (
     TextDelta,
     TextPart,
     Turn,
+    model_lane,
 )
 from runtime.tracing.recorder import RECORDER
+
+
+KEPT_REPORTS = 16
+"""Reports of candidates that are kept, for the newest answers; they are not saved."""
 
 
 @dataclass(slots=True)
@@ -38,7 +45,10 @@ class Run:
     """An answer on its way."""
 
     message: Message
+    model_id: str
     stopping: bool = False
+    waiting: bool = True
+    """Whether it says what it waits for; so it does again when a long answer is read anew."""
 
 
 class ChatSession(QObject):
@@ -57,6 +67,7 @@ class ChatSession(QObject):
         self._context = context
         self._conversations = context.store.conversations
         self._runs: dict[str, Run] = {}
+        self._candidates: dict[str, CandidatesReported] = {}
         context.dispatcher.lane_faulted.connect(self._on_lane_faulted)
 
     def run_of(self, conversation_id: str) -> Run | None:
@@ -131,7 +142,7 @@ class ChatSession(QObject):
         with RECORDER.span("submit", request=reply.id):
             turns = turns_of(conversation.system_prompt, tree.path(parent_id))
             self._conversations.add(reply)
-            self._runs[reply.id] = Run(reply)
+            self._runs[reply.id] = Run(reply, model_id)
             self._context.dispatcher.watch(reply.id, self._on_event)
             self._context.submit(
                 Generate(
@@ -156,15 +167,28 @@ class ChatSession(QObject):
         if isinstance(event, TextDelta):
             self._add_text(run, event.text)
         elif isinstance(event, Finished):
-            self._end(run, Result(event.reason, event.usage, event.timings), event.device)
+            self._end(run, Result.of(event), event.device)
         elif isinstance(event, Failed):
             self._end(run, Result(error=event.error))
+        elif isinstance(event, CandidatesReported):
+            self._keep_candidates(event)
         elif not run.stopping:
+            run.waiting = True
             self.status_changed.emit(message.id, _progress(event))
 
+    def _keep_candidates(self, event: CandidatesReported) -> None:
+        self._candidates[event.request_id] = event
+        while len(self._candidates) > KEPT_REPORTS:
+            del self._candidates[next(iter(self._candidates))]
+
+    def candidates_of(self, message_id: str) -> CandidatesReported | None:
+        """What could have come instead of an answer's tokens, if it was reported since the window opened."""
+        return self._candidates.get(message_id)
+
     def _add_text(self, run: Run, text: str) -> None:
-        if not run.message.text and not run.stopping:
+        if run.waiting and not run.stopping:
             self.status_changed.emit(run.message.id, "")
+        run.waiting = False
         self._conversations.append_text(run.message, text)
         self.text_added.emit(run.message.id, text)
 
@@ -179,14 +203,10 @@ class ChatSession(QObject):
     @Slot(object)
     def _on_lane_faulted(self, event: LaneFaulted) -> None:
         """The thread that would answer has a fault: nothing else will end these answers."""
-        if event.lane == "chat":
-            self.fail_all(event.error)
-
-    def fail_all(self, error: ErrorInfo) -> None:
-        """End every answer with an error; what is there stays."""
         for run in self.runs:
-            self._context.dispatcher.unwatch(run.message.id)
-            self._end(run, Result(error=error))
+            if event.lane == model_lane(run.model_id):
+                self._context.dispatcher.unwatch(run.message.id)
+                self._end(run, Result(error=event.error))
 
 
 def turns_of(system_prompt: str, branch: list[Message]) -> tuple[Turn, ...]:
@@ -205,6 +225,8 @@ def turns_of(system_prompt: str, branch: list[Message]) -> tuple[Turn, ...]:
 
 
 def _progress(event: Event) -> str:
+    if isinstance(event, CallOverdue):
+        return overdue_words(event)
     if isinstance(event, Queued):
         if event.position:
             return f"Waiting: {event.position} before this one"

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from mblt_desktop.context import AppContext
+from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import ImageAnswer, ImageRecord, Result, new_id
 from runtime.messages import (
+    CallOverdue,
     Event,
     Failed,
     Finished,
@@ -36,6 +38,8 @@ class _Run:
     unpainted: str = ""
     saved_at: float = 0.0
     stopping: bool = False
+    overdue: bool = False
+    """The device did not answer in time, and the status says so."""
 
 
 class Asking(QObject):
@@ -107,15 +111,16 @@ class Asking(QObject):
         if isinstance(event, TextDelta):
             self._add_text(run, event.text)
         elif isinstance(event, Finished):
-            result = Result(event.reason, event.usage, event.timings)
-            self._end(run, replace(run.answer, text=run.text, device=event.device, result=result))
+            answer = replace(run.answer, text=run.text, device=event.device, result=Result.of(event))
+            self._end(run, answer)
         elif isinstance(event, Failed):
             self._end(run, replace(run.answer, text=run.text, result=Result(error=event.error)))
         elif not run.stopping and (words := _progress_words(event)):
+            run.overdue = isinstance(event, CallOverdue)
             self.status_changed.emit(run.answer.id, words)
 
     def _add_text(self, run: _Run, text: str) -> None:
-        first = not run.text
+        first, run.overdue = not run.text or run.overdue, False
         run.text += text
         run.unpainted += text
         if first:
@@ -142,6 +147,8 @@ class Asking(QObject):
 
 
 def _progress_words(event: Event) -> str:
+    if isinstance(event, CallOverdue):
+        return overdue_words(event)
     if isinstance(event, Queued):
         return "Waiting for the answer before this one…" if event.position else "Looking at the picture…"
     if isinstance(event, PrefillProgress) and event.done < event.total:

@@ -37,8 +37,7 @@ class ImageModels(QObject):
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._context = context
-        known = context.dispatcher.loaded_model()
-        self.loaded: ModelInfo | None = known if known is not None and known.kind == "image" else None
+        self.loaded: ModelInfo | None = context.dispatcher.loaded_model("image")
         self.loading: ModelLoading | None = None
         self.rows: tuple[CatalogRow, ...] | None = None
         """The catalogue's image models; None until the catalogue has answered."""
@@ -73,11 +72,10 @@ class ImageModels(QObject):
 
     @Slot(object)
     def _on_loaded(self, event: ModelLoaded) -> None:
-        if event.info.kind == "speech":
-            return
-        self.loading = None
-        self.loaded = event.info if event.info.kind == "image" else None
-        self.changed.emit()
+        info: ModelInfo = event.info
+        if info.kind == "image":
+            self.loading, self.loaded = None, info
+            self.changed.emit()
 
     @Slot(object)
     def _on_loading(self, event: ModelLoading) -> None:
@@ -154,7 +152,7 @@ class ModelNotice(QFrame):
             self._show_loading(loading)
         elif installed:
             self.title.setText("No image model is loaded.")
-            self.text.setText("Asking needs one. Loading it takes the place of the chat model on the device.")
+            self.text.setText("Asking needs one. It is loaded beside the chat model.")
             self.load_button.setText(f"Load {installed[0].title}")
         elif models.rows is None:
             self.title.setText("No image model is loaded.")

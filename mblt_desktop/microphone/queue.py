@@ -13,9 +13,11 @@ from PySide6.QtCore import QObject, Signal, Slot
 from mblt_desktop.context import AppContext
 from mblt_desktop.microphone.speech_models import SpeechModels
 from mblt_desktop.microphone.takes import TakeFolder, title_of
+from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import TranscriptRecord
 from runtime.errors import ErrorInfo
 from runtime.messages import (
+    CallOverdue,
     Cancelled,
     Event,
     Failed,
@@ -52,6 +54,8 @@ class Item:
     segments: list[Segment] = field(default_factory=list)
     error: ErrorInfo | None = None
     warnings: tuple[str, ...] = ()
+    overdue: str = ""
+    """Set while the device does not answer: since when, in words."""
     transcript_id: str = ""
 
     @property
@@ -184,7 +188,10 @@ class FileQueue(QObject):
         item = self.items.get(getattr(event, "request_id", ""))
         if item is None:
             return
-        if isinstance(event, Queued):
+        item.overdue = overdue_words(event) if isinstance(event, CallOverdue) else ""
+        if isinstance(event, CallOverdue):
+            self.changed.emit(item)
+        elif isinstance(event, Queued):
             item.ahead = event.position
             self.changed.emit(item)
         elif isinstance(event, TranscribeProgress):

@@ -36,6 +36,8 @@ def fact_words(item: Item) -> str:
         return f"{item.error.summary} {item.error.remedy}".strip()
     if item.state == "done":
         return " ".join(item.warnings) or f"{clock(item.duration or 0)} · saved"
+    if item.overdue:
+        return item.overdue
     if item.state == "unsent":
         return "Waits for a speech model."
     if item.state == "waiting":

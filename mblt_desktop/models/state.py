@@ -129,7 +129,10 @@ class ModelsState(QObject):
             self.model_changed.emit(model_id)
 
     def load(self, row: CatalogRow) -> None:
-        """Load an installed model with the layout of the settings, in place of the one that has its lane."""
+        """Load an installed model with the layout of the settings.
+
+        A chat or image model is loaded beside the others; a speech model takes the place of the last one.
+        """
         self.troubles.pop(row.model_id, None)
         self._context.preferences.set(_LAST_USED[row.kind], row.model_id)
         layout = layout_request(self._context.preferences.get)

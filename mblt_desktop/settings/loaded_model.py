@@ -1,4 +1,4 @@
-"""The chat or image model that is loaded now, for the pages that show what it brings along."""
+"""The chat or image model that was loaded last, for the pages that show what it brings along."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class LoadedModel(QObject):
 
     def __init__(self, dispatcher: Dispatcher, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.info: ModelInfo | None = dispatcher.loaded_model()
+        self._dispatcher = dispatcher
+        self.info: ModelInfo | None = dispatcher.loaded_model("chat", "image")
         self.stage = ""
         """What a reload is doing now; empty when there is none."""
         self.failure: ErrorInfo | None = None
@@ -54,7 +55,7 @@ class LoadedModel(QObject):
     def _on_unloaded(self, event: ModelUnloaded) -> None:
         """A reload unloads first."""
         if self._is_ours(event.model_id) and not self.stage:
-            self._set(None, None)
+            self._set(self._dispatcher.loaded_model("chat", "image"), None)
 
     @Slot(object)
     def _on_failed(self, event: ModelFailed) -> None:

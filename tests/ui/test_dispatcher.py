@@ -62,8 +62,8 @@ def test_what_is_loaded_is_known_to_panes_made_later(qtbot, bridge, dispatcher):
 
     bridge.host.post(ModelLoaded(info("a", "image")), ModelLoaded(info("w", "speech")))
     qtbot.waitUntil(lambda: len(dispatcher.loaded) == 2)
-    assert dispatcher.loaded_model().model_id == "a"
-    assert dispatcher.loaded_model(speech=True).model_id == "w"
+    assert dispatcher.loaded_model("chat", "image").model_id == "a"
+    assert dispatcher.loaded_model("speech").model_id == "w"
     bridge.host.post(ModelUnloaded("a"), ModelFailed("w", ErrorInfo("x", "Lost.")))
     qtbot.waitUntil(lambda: dispatcher.loaded == {})
-    assert dispatcher.loaded_model() is None
+    assert dispatcher.loaded_model("chat", "image", "speech") is None

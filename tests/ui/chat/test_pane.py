@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mblt_desktop.chat.view import SCHEME
 from mblt_desktop.store.store import Store
 from runtime.errors import ErrorInfo
 from runtime.messages import (
+    CallOverdue,
     Failed,
     FetchModel,
     ForgetConversation,
@@ -26,10 +28,13 @@ from runtime.messages import (
     ModelLoaded,
     ModelLoading,
     ModelsListed,
+    ModelUnloaded,
     PrefillProgress,
     Queued,
     TextPart,
     Turn,
+    UnloadModel,
+    model_lane,
 )
 from tests.ui.chat.conftest import DEVICE, finished, info, row
 
@@ -201,9 +206,97 @@ def test_a_failed_answer_says_why_and_can_be_tried_again(qtbot, pane, host, scri
 
 def test_a_fault_of_the_engines_thread_ends_the_answer(qtbot, pane, host, script):
     script.ask("Hello")
-    host.post(LaneFaulted("chat", ErrorInfo("internal", "The engine broke.")))
+    host.post(LaneFaulted(model_lane("smollm2"), ErrorInfo("internal", "The engine broke.")))
     qtbot.waitUntil(lambda: "The engine broke." in shown(pane))
     assert pane.session.runs == []
+
+
+def test_a_fault_of_another_models_thread_leaves_the_answer_alone(qtbot, pane, host, script):
+    request = script.ask("Hello")
+    host.post(LaneFaulted(model_lane("vision"), ErrorInfo("internal", "The other engine broke.")))
+    script.answer(request, "Still here")
+    assert "Still here" in shown(pane)
+
+
+def test_a_device_that_does_not_answer_is_said_with_its_time_until_it_does(qtbot, pane, host, script):
+    request = script.ask("Hello")
+    script.stream(request, "Half")
+    host.post(CallOverdue(request, time.mktime((2026, 11, 30, 14, 3, 12, 0, 0, -1)), 60.0))
+    qtbot.waitUntil(lambda: "has not answered since 14:03:12" in shown(pane))
+    assert pane.composer.stop.isEnabled()
+    script.stream(request, " an answer")
+    assert "has not answered" not in shown(pane)
+    pane.composer.stop.click()
+    assert host.cancelled == [request]
+    stalled = ErrorInfo("device.stalled", "The device has not answered for 60 seconds.")
+    host.post(Failed(request, stalled), ModelFailed("smollm2", stalled))
+    qtbot.waitUntil(lambda: "The device has not answered for 60 seconds." in shown(pane))
+    assert pane.header.model.text() == "smollm2 title (not loaded)"
+    assert "Half an answer" in shown(pane)
+
+
+# -- several models ---------------------------------------------------------------------------------
+
+
+def choose(pane, model_id: str) -> None:
+    """Pick a model in the header's menu."""
+    menu = pane.header.model.menu()
+    menu.aboutToShow.emit()
+    next(action for action in menu.actions() if action.data() == model_id).trigger()
+
+
+@pytest.fixture
+def three(qtbot, pane, host):
+    """Two chat models and an image model are installed, the first is loaded."""
+    host.post(ModelsListed((row(), row("b"), row("v", kind="image"))))
+    qtbot.waitUntil(lambda: len(pane.models.installed) == 3)
+    return pane
+
+
+def test_another_chat_model_takes_the_place_of_the_one_in_use(qtbot, three, host):
+    choose(three, "b")
+    assert host.commands[-2:] == [UnloadModel("smollm2"), host.sent(LoadModel)[-1]]
+    host.post(ModelUnloaded("smollm2"), ModelLoading("b", "Reading"), ModelLoaded(info("b")))
+    qtbot.waitUntil(lambda: three.header.model.text() == "b title")
+    choose(three, "b")
+    assert len(host.sent(UnloadModel)) == 1
+
+
+def test_a_model_chosen_while_another_loads_takes_its_place_too(qtbot, three, host):
+    choose(three, "b")
+    host.post(ModelUnloaded("smollm2"))
+    qtbot.waitUntil(lambda: not three.models.is_loaded("smollm2"))
+    choose(three, "smollm2")
+    assert [command.model_id for command in host.sent(UnloadModel)] == ["smollm2", "b"]
+    assert host.sent(LoadModel)[-1].model_id == "smollm2"
+
+
+def test_a_model_loaded_in_the_models_pane_stays_beside_and_is_one_click_away(qtbot, three, host, script):
+    host.post(ModelLoading("b", "Reading", 0.5), ModelLoaded(info("b")), ModelLoaded(info("v", "image")))
+    qtbot.waitUntil(lambda: three.models.is_loaded("v"))
+    assert three.header.model.text() == "smollm2 title"
+    choose(three, "b")
+    assert three.header.model.text() == "b title"
+    script.ask("Hello")
+    assert host.sent(Generate)[-1].model_id == "b"
+    assert not host.sent(UnloadModel)
+    assert len(host.sent(LoadModel)) == 1
+
+
+def test_an_image_model_is_loaded_beside_the_chat_model(qtbot, three, host):
+    choose(three, "v")
+    assert not host.sent(UnloadModel)
+    host.post(ModelLoaded(info("v", "image")))
+    qtbot.waitUntil(lambda: three.header.model.text() == "v title")
+    choose(three, "b")
+    assert host.sent(UnloadModel) == [UnloadModel("smollm2")]
+
+
+def test_when_the_model_in_use_is_unloaded_another_loaded_one_answers(qtbot, three, host, script):
+    host.post(ModelLoaded(info("b")), ModelUnloaded("smollm2"))
+    qtbot.waitUntil(lambda: three.header.model.text() == "b title")
+    script.ask("Hello")
+    assert host.sent(Generate)[-1].model_id == "b"
 
 
 # -- stopping ---------------------------------------------------------------------------------------

@@ -1,0 +1,13 @@
+"""How a pane says that the device does not answer."""
+
+from __future__ import annotations
+
+import time
+
+from runtime.messages import CallOverdue
+
+
+def overdue_words(event: CallOverdue) -> str:
+    """Since when the request has been waiting, and what can be done about it."""
+    since = time.strftime("%H:%M:%S", time.localtime(event.since))
+    return f"The device has not answered since {since}. Stop gives the model up; it can then be loaded again."
