@@ -35,7 +35,6 @@ from runtime.messages import (
 )
 from runtime.tracing.recorder import RECORDER
 
-
 KEPT_REPORTS = 16
 """Reports of candidates that are kept, for the newest answers; they are not saved."""
 
