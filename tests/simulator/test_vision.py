@@ -24,6 +24,7 @@ from runtime.simulator.mrope_decoder import padded
 from runtime.simulator.roles import make_executor
 from runtime.simulator.vision import fixed_rope, unfold
 from tests.simulator.pictures import ask, counted, noise
+from tests.simulator.test_generate import LAYOUTS
 from tests.tiny_qwen2_vl import make_checkpoint
 
 SHORT_CHUNK = 16
@@ -51,13 +52,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(checkpoint, plain, folder / "dynamic", folder / "static")
 
 
-def load(folder: Path, *, repair: bool = True) -> tuple[Any, Any]:
+def load(folder: Path, *, repair: bool = True, **options: Any) -> tuple[Any, Any]:
     """(model, processor) by the vendor's Auto classes."""
     activate("simulated")
     vendor_stack()
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    model = AutoModelForImageTextToText.from_pretrained(str(folder), local_files_only=True).eval()
+    model = AutoModelForImageTextToText.from_pretrained(str(folder), local_files_only=True, **options).eval()
     if repair and model.config.dynamic_vision:
         assert mrope.repair(model.model.language_model._mobilint_rotary_emb)
     return model, AutoProcessor.from_pretrained(str(folder), local_files_only=True)
@@ -100,6 +101,35 @@ def test_greedy_answers_equal_plain_transformers(pair: Pair, pictures: tuple[Ima
     batch = ask(processor, "What is this?", *pictures)
     assert batch["input_ids"].shape[1] > SHORT_CHUNK, "the prompt must take several prefill chunks"
     assert generate(model, batch) == generate(pair.plain, batch)
+
+
+@pytest.mark.parametrize("core_mode", LAYOUTS)
+def test_every_core_mode_answers_the_same(pair: Pair, core_mode: str) -> None:
+    layout = LAYOUTS[core_mode] | {"core_mode": core_mode}
+    options = {f"{half}_{name}": value for half in ("vision", "text") for name, value in layout.items()}
+    model, processor = load(pair.dynamic, **options)
+    batch = ask(processor, "What is this?", noise(84, 112))
+    assert generate(model, batch) == generate(pair.plain, batch)
+
+
+def test_a_second_turn_on_the_same_cache_is_that_of_a_fresh_run(pair: Pair) -> None:
+    """In a static model, whose positions are counted, so that a later turn needs nothing but its cache."""
+    model, processor = load(pair.static)
+    cache = model._get_cache("", 1, 0)
+    batch = ask(processor, "What is this?", noise(224, 224))
+    with torch.inference_mode():
+        first = model.generate(**batch, max_new_tokens=8, do_sample=False, past_key_values=cache)
+        turn = torch.cat([first, torch.tensor([[44, 45, 46]])], dim=1)
+        said = {"input_ids": turn, "attention_mask": torch.ones_like(turn)}
+        ours = model.generate(**said, max_new_tokens=8, do_sample=False, past_key_values=cache)
+    again, _ = load(pair.static)
+    pictured = {**batch, **said}
+    kinds = torch.zeros(1, turn.shape[1] - batch["input_ids"].shape[1], dtype=torch.long)
+    if "mm_token_type_ids" in batch:
+        pictured["mm_token_type_ids"] = torch.cat([batch["mm_token_type_ids"], kinds], dim=1)
+    with torch.inference_mode():
+        fresh = again.generate(**pictured, max_new_tokens=8, do_sample=False)
+    assert ours.tolist() == fresh.tolist()
 
 
 def test_the_vendors_rotary_rows_need_the_repair(pair: Pair) -> None:

@@ -15,6 +15,7 @@ from runtime.devices import vendor_stack
 from runtime.errors import ModelUnsupportedError
 from runtime.families.causal_lm import dispose_model
 from runtime.simulator.build import build_artifact
+from tests.simulator.test_generate import LAYOUTS
 
 MELS, FRAMES = 8, 20
 
@@ -61,13 +62,22 @@ def plain(checkpoint: Path) -> Any:
     return WhisperForConditionalGeneration.from_pretrained(checkpoint).eval()
 
 
+@pytest.fixture(scope="module")
+def built(checkpoint: Path) -> Path:
+    build_artifact(checkpoint, checkpoint.parent / "artifact")
+    return checkpoint.parent / "artifact"
+
+
 @pytest.fixture
-def model(checkpoint: Path, tmp_path: Path) -> Iterator[Any]:
-    build_artifact(checkpoint, tmp_path / "artifact")
+def model(request: pytest.FixtureRequest, built: Path) -> Iterator[Any]:
+    """In `auto` mode, or in the one of an indirect parameter."""
     vendor_stack()
     from transformers import AutoModelForSpeechSeq2Seq
 
-    model = AutoModelForSpeechSeq2Seq.from_pretrained(str(tmp_path / "artifact"))
+    mode = getattr(request, "param", "auto")
+    layout = {"core_mode": mode} | LAYOUTS[mode]
+    options = {f"{half}_{name}": value for half in ("encoder", "decoder") for name, value in layout.items()}
+    model = AutoModelForSpeechSeq2Seq.from_pretrained(str(built), **options)
     yield model
     dispose_model(model)
 
@@ -116,6 +126,7 @@ def test_steps_of_any_length_and_a_change_of_sound(model: Any, plain: Any) -> No
     assert not torch.allclose(results[0], results[1], atol=0.1)
 
 
+@pytest.mark.parametrize("model", LAYOUTS, indirect=True)
 def test_generation_is_that_of_plain_transformers(model: Any, plain: Any) -> None:
     for seed in range(4):
         with torch.inference_mode():
