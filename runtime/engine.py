@@ -20,7 +20,6 @@ from runtime.errors import (
     DeviceError,
     ErrorInfo,
     MbltError,
-    ModelNotLoadedError,
     to_info,
 )
 from runtime.families import load_model
@@ -47,6 +46,7 @@ from runtime.messages import (
     UnloadModel,
 )
 from runtime.prompting import budget, measured, prompt_for, rolled
+from runtime.refusals import not_loaded
 from runtime.request import Request, Running
 from runtime.sampling import IgnoredPenalties, Sampler, resolve
 from runtime.scheduler import Admit, Prefill, Scheduler
@@ -155,6 +155,7 @@ class Engine:
         self._caches = KvKeeper(self._model, self._options.kv, self._config.kv_dir)
         self._ignored_penalties = IgnoredPenalties()
         self._scheduler.resize(self._model.slots)
+        RECORDER.name_thread(f"Chat engine · {self._model.info.title}")
         self._post(ModelLoaded(self._model.info))
 
     def _unload(self, command: UnloadModel) -> None:
@@ -220,7 +221,7 @@ class Engine:
     def _admit(self, request: Request, slot: int) -> None:
         """Render, tokenise and find the longest reusable prefix; or go on where the request gave way."""
         if request.running is not None:
-            self._place(request, slot)
+            self._resume(request, slot)
             return
         command, clock = request.command, request.clock
         model, caches = self._loaded(command.model_id)
@@ -254,19 +255,14 @@ class Engine:
     def _loaded(self, model_id: str) -> tuple[FamilyModel, KvKeeper]:
         model, caches = self._model, self._caches
         if model is None or caches is None or model.info.model_id != model_id:
-            raise ModelNotLoadedError(
-                f"The model {model_id} is not loaded.",
-                remedy="Load it in the Models pane, then send the message again.",
-                unharmed="The conversation is unharmed.",
-            )
+            raise not_loaded(model_id)
         return model, caches
 
-    def _place(self, request: Request, slot: int) -> None:
+    def _resume(self, request: Request, slot: int) -> None:
         """Go on where the request gave way."""
-        _, running = self._require(request)
         assert self._caches is not None
         with self._call.made_for(request.id):
-            running.cache = self._caches.place(request.conversation_id, slot)
+            self._caches.resume(request, slot)
 
     def _prefill(self, request: Request, start: int, end: int) -> None:
         model, running = self._require(request)

@@ -1,7 +1,7 @@
 """The KV of a loaded model's conversations: what of it a prompt reuses, where it comes from, and why no more.
 
 It joins the parts that know one thing each: `prefix_cache` which positions are held, `kv_costs` whether
-loading them pays, `reuse` why a prompt differs, `kv_store` what the disk keeps. Belongs to the model's thread.
+loading them pays, `reuse` why a prompt differs, `kv_store` what the disk keeps. Used by the model's thread.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from runtime.kv_costs import CostModel, size_class
 from runtime.kv_store import KvRejectedError, KvStore, ModelKey
 from runtime.messages import MissCause, Reuse, Turn
 from runtime.prefix_cache import Entry, PrefixCache, common_prefix
+from runtime.request import Request
 from runtime.reuse import HISTORY, Said, came_before, compare
 from runtime.tracing.recorder import RECORDER
 
@@ -100,6 +101,22 @@ class KvKeeper:
         return self._caches.take(
             conversation_id, prompt.identity, lambda length: self._model.reusable_prefix(prompt, length)
         )
+
+    def resume(self, request: Request, slot: int) -> None:
+        """Put the cache of a request that gave way on that slot; if its KV is lost, all of it is read again."""
+        running, conversation_id = request.running, request.conversation_id
+        assert running is not None
+        try:
+            running.cache = self.place(conversation_id, slot)
+        except KvRejectedError as error:
+            if running.prompt.inputs and request.prompt_done:
+                raise  # only the family knows where positions go on after a picture
+            _log.warning("KV in memory is not used: %s", error)
+            if request.prompt_done:
+                ids: list[Any] = [*self._caches.held(conversation_id), request.output_ids[-1]]
+                running.prompt = Prompt(ids, ids)
+            self._caches.forget(conversation_id)
+            running.cache, running.computed = self.place(conversation_id, slot), 0
 
     def place(self, conversation_id: str, slot: int) -> KvCache:
         """The conversation's cache on that slot, its KV loaded if it was in host memory."""
