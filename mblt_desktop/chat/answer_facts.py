@@ -8,13 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout
 
 from mblt_desktop.chat.candidates import CandidateTable
-from mblt_desktop.chat.sampling import used_words
+from mblt_desktop.chat.sampling import short_title, used_words
 from mblt_desktop.store.export import seconds
 from mblt_desktop.store.records import Message
 from mblt_desktop.widgets import Bar, Dot, Label, Section
 from runtime.messages import CandidatesReported, Timings, Usage
 from runtime.sampling_params import UsedValue, ignored_penalties
-from runtime.settings import SETTINGS
 
 Candidates = Callable[[str], "CandidatesReported | None"]
 """The report of an answer's candidates, by message id."""
@@ -112,25 +111,25 @@ class MadeWith(QFrame):
         """Show the values of another answer; an old one has none."""
         self.setVisible(bool(used))
         for one in used:
-            value, source = self.rows.get(one.name) or self._add_row(one.name)
+            value, source = self.rows.get(one.name) or self._add_row(one)
             words = used_words(one)
             value.setText(words.text)
             source.setText(words.source)
-        ignored = [f"{_title(one.name)} {used_words(one).text}" for one in ignored_penalties(used)]
+        ignored = [
+            f"{short_title(f'sampling.{one.name}')} {used_words(one).text}" for one in ignored_penalties(used)
+        ]
         self.ignored.setText(f"Penalties were off. Not applied: {', '.join(ignored)}.")
         self.ignored.setVisible(bool(ignored))
 
-    def _add_row(self, name: str) -> tuple[Label, Label]:
+    def _add_row(self, used: UsedValue) -> tuple[Label, Label]:
         row = len(self.rows)
-        value, source = Label("", "text", "small", tabular=True, wrap=True), Label("", "muted", "small")
-        self._grid.addWidget(Label(_title(name), "text", "small"), row, 0, Qt.AlignmentFlag.AlignTop)
+        value, source = Label("", "text", "small", tabular=True), Label("", "muted", "small")
+        self._grid.addWidget(Label(_title(used), "text", "small"), row, 0)
         self._grid.addWidget(value, row, 1, Qt.AlignmentFlag.AlignRight)
-        self._grid.addWidget(source, row, 2, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
-        value.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self.rows[name] = value, source
+        self._grid.addWidget(source, row, 2, Qt.AlignmentFlag.AlignRight)
+        self.rows[used.name] = value, source
         return value, source
 
 
-def _title(name: str) -> str:
-    setting = SETTINGS.get(f"sampling.{name}")
-    return setting.title if setting is not None else name
+def _title(used: UsedValue) -> str:
+    return short_title(f"sampling.{used.name}")

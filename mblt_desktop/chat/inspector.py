@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QGridLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from mblt_desktop.chat.answer_facts import AnswerFacts, Candidates
-from mblt_desktop.chat.sampling import SHOWN, effective
+from mblt_desktop.chat.sampling import SHOWN, effective, short_title
 from mblt_desktop.context import AppContext
 from mblt_desktop.store.records import Conversation
 from mblt_desktop.theme import font
@@ -16,15 +16,6 @@ from runtime.messages import ModelInfo
 from runtime.settings import SETTINGS
 
 SAVE_DELAY_MS = 400
-FIELD_WIDTH = 84
-_SHORT = {
-    "sampling.repetition_penalty": "Repetition",
-    "sampling.presence_penalty": "Presence",
-    "sampling.frequency_penalty": "Frequency",
-    "sampling.min_tokens": "Min tokens",
-    "sampling.max_tokens": "Max tokens",
-    "sampling.context_policy": "Context full",
-}
 
 
 class Inspector(SidePanel):
@@ -67,9 +58,13 @@ class Inspector(SidePanel):
         grid.setVerticalSpacing(0)
         grid.setColumnStretch(0, 1)
         for number, row in enumerate(self.rows.values()):
-            grid.addWidget(row.name, number, 0)
-            grid.addWidget(row.edit, number, 1)
-            grid.addWidget(row.source, number, 2)
+            grid.addWidget(row.name, 2 * number, 0)
+            grid.addWidget(row.source, 2 * number, 2)
+            if isinstance(row, ChoiceRow):  # its words need the whole width
+                grid.addWidget(row.edit, 2 * number + 1, 0, 1, 3)
+                grid.setRowMinimumHeight(2 * number, 26)
+            else:
+                grid.addWidget(row.edit, 2 * number, 1)
             row.committed.connect(self._on_row_committed)
         column.addLayout(grid)
         column.addSpacing(8)
@@ -140,15 +135,14 @@ class SamplingRow(QWidget):
         super().__init__()
         self._setting = SETTINGS[key]
         self._shown = ""
-        title = _SHORT.get(key, self._setting.title)
-        self.name = Label(title)
+        self.name = Label(short_title(key))
         self.name.setToolTip(self._setting.help)
         self.edit = QLineEdit()
         self.edit.setAccessibleName(f"{self._setting.title} of this conversation")
         self.edit.setToolTip(f"{self._setting.help}\nEmpty it to use the value of the settings or the model.")
         self.edit.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.edit.setFont(font(tabular=True))
-        self.edit.setFixedWidth(FIELD_WIDTH)
+        self.edit.setFixedWidth(84)
         self.edit.setProperty("quiet", True)
         self.name.setBuddy(self.edit)
         self.source = _source_label()
@@ -192,17 +186,14 @@ class ChoiceRow(QWidget):
         super().__init__()
         self._key = key
         setting = SETTINGS[key]
-        self.name = Label(_SHORT.get(key, setting.title))
+        self.name = Label(short_title(key))
         self.name.setToolTip(setting.help)
         self.edit = QComboBox()
         self.edit.setAccessibleName(f"{setting.title}, in this conversation")
-        self.edit.setFixedWidth(FIELD_WIDTH)
-        self.edit.setProperty("quiet", True)
         self.edit.addItem("")
         for choice in setting.choices:
             self.edit.addItem(choice.title, choice.value)
             self.edit.setItemData(self.edit.count() - 1, choice.help, Qt.ItemDataRole.ToolTipRole)
-        self.edit.view().setMinimumWidth(2 * FIELD_WIDTH)
         self.name.setBuddy(self.edit)
         self.source = _source_label()
         self.edit.activated.connect(self._on_activated)

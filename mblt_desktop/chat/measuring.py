@@ -129,6 +129,9 @@ class PromptMeter(QObject):
 def excess_words(measured: PromptMeasured) -> str:
     """What will happen to a message that leaves little or no room; empty when there is enough."""
     left = measured.limit - measured.tokens
+    if not measured.fits and measured.left_out:
+        turns = plural(measured.left_out, "earlier turn")
+        return f"This is too long even without {turns}: it would be refused."
     if not measured.fits:
         return f"This makes the chat {plural(1 - left, 'token')} too long: it would be refused."
     if measured.left_out:

@@ -33,6 +33,24 @@ SHOWN = tuple(
 """What the inspector lists, in its order."""
 
 
+_SHORT = {
+    "sampling.repetition_penalty": "Repetition",
+    "sampling.presence_penalty": "Presence",
+    "sampling.frequency_penalty": "Frequency",
+    "sampling.min_tokens": "Min tokens",
+    "sampling.max_tokens": "Max tokens",
+    "sampling.apply_penalties": "Penalties",
+    "sampling.context_policy": "Context full",
+    "sampling.report_candidates": "Candidates",
+}
+
+
+def short_title(key: str) -> str:
+    """A setting's name for a narrow panel."""
+    setting = SETTINGS.get(key)
+    return _SHORT.get(key) or (setting.title if setting is not None else key)
+
+
 @dataclass(frozen=True, slots=True)
 class Effective:
     """A value that will take effect, in words, and its source."""

@@ -52,7 +52,7 @@ def test_an_answer_shows_the_values_it_was_made_with_and_their_sources(pane, ans
         "apply_penalties": ("off", "you"),
         "context_policy": ("Rolling window", "you"),
     }
-    assert "Repetition penalty 1.10" in pane.inspector.answer.made.ignored.text()
+    assert "Repetition 1.10" in pane.inspector.answer.made.ignored.text()
     assert pane.inspector.answer.made.ignored.isVisibleTo(pane.inspector)
 
 

@@ -72,6 +72,15 @@ def test_a_first_message_that_is_too_long_has_nothing_to_leave_out(qtbot, pane, 
     assert not pane.composer.leave_out.isVisible()
 
 
+def test_what_is_too_long_even_without_earlier_turns_says_so(qtbot, pane, host, script):
+    script.exchange("Hello?", "Hi.")
+    pane.composer.set_text("long")
+    reply(qtbot, pane, host, asked(qtbot, host), 9000, left_out=2, fits=False)
+    words = "This is too long even without 2 earlier turns: it would be refused."
+    assert pane.composer.notice.text() == words
+    assert not pane.composer.leave_out.isVisible()
+
+
 def test_little_room_for_the_answer_is_said(qtbot, pane, host):
     pane.composer.set_text("long")
     reply(qtbot, pane, host, asked(qtbot, host), 2040)
