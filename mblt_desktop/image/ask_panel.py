@@ -31,7 +31,8 @@ class AskPanel(SidePanel):
         self.answers = AnswerList()
         self.question = QuestionBox()
         self._chip = Chip()
-        self._scroll = Scrolled(_padded(self.answers))
+        self._notice_box = _padded(self.notice, bottom=0)
+        self._scroll = Scrolled(_stacked(self._notice_box, _padded(self.answers)))
         self._build()
         self._connect()
         self._refresh()
@@ -48,8 +49,6 @@ class AskPanel(SidePanel):
         row.addStretch(1)
         row.addWidget(self._chip)
         self.column.addWidget(head)
-        self._notice_box = _padded(self.notice, bottom=0)
-        self.column.addWidget(self._notice_box)
         self.column.addWidget(self._scroll, 1)
         self.column.addWidget(_padded(self.question, bottom=0))
 
@@ -172,4 +171,16 @@ def _padded(widget: QWidget, bottom: int = 12) -> QWidget:
     column = QVBoxLayout(box)
     column.setContentsMargins(16, 12, 16, bottom)
     column.addWidget(widget)
+    return box
+
+
+def _stacked(*widgets: QWidget) -> QWidget:
+    """The widgets under each other, at the top."""
+    box = QWidget()
+    column = QVBoxLayout(box)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(0)
+    for widget in widgets:
+        column.addWidget(widget)
+    column.addStretch(1)
     return box

@@ -14,7 +14,8 @@ from mblt_desktop.microphone.transcript_lines import stamp
 from mblt_desktop.microphone.transcript_text import TranscriptText
 from mblt_desktop.microphone.waveform_view import WaveformView
 from mblt_desktop.store.records import TranscriptRecord
-from mblt_desktop.widgets import Button, Chip, EmptyState, IconButton, Label, Page, SearchField
+from mblt_desktop.widgets import Button, Chip, EmptyState, Facts, IconButton, Label, Page, SearchField
+from mblt_desktop.widgets.basics import Tone
 from runtime.messages import Segment
 
 _HINT = "Click a time to play from there."
@@ -66,7 +67,7 @@ class TranscriptPage(Page):
     def show_growing(self, title: str, source: Path, segments: list[Segment]) -> None:
         """A file whose lines still come in."""
         self._begin(title, segments, done=False)
-        self._show_chips("transcribing")
+        self._show_chips("transcribing", dot="accent")
         self._load_sound(source)
 
     def add_segment(self, segment: Segment) -> None:
@@ -77,7 +78,7 @@ class TranscriptPage(Page):
         """The take that begins now; `add_level` draws it."""
         self._player.stop()
         self._begin("Recording", [], done=False)
-        self._show_chips("live")
+        self._show_chips("live", dot="bad")
         self._levels = []
         self._strip.show()
         self._play.setEnabled(False)
@@ -102,10 +103,8 @@ class TranscriptPage(Page):
         self.export_button.setEnabled(done)
         self.copy_button.setEnabled(done)
 
-    def _show_chips(self, *texts: str) -> None:
-        for chip, text in zip(self._chips, (*texts, "", ""), strict=False):
-            chip.set_text(text, "bad" if text == "live" else "accent" if text == "transcribing" else None)
-            chip.setVisible(bool(text))
+    def _show_chips(self, *texts: str, dot: Tone | None = None) -> None:
+        self._facts.show_texts(*texts, dot=dot)
 
     def _load_sound(self, source: Path) -> None:
         self._strip.show()
@@ -118,12 +117,12 @@ class TranscriptPage(Page):
     # -- building --------------------------------------------------------------------------------
 
     def _build_header(self) -> None:
-        self._chips = (Chip(), Chip())
-        for chip in self._chips:
-            self.header.add_left(chip)
+        self._facts = Facts(Chip(), Chip())
+        self.header.add_left(self._facts)
         self._matches = Label("", "muted", "small", tabular=True)
         self.search = SearchField("Find in text")
-        self.search.setFixedWidth(180)
+        self.search.setMinimumWidth(96)
+        self.search.setMaximumWidth(180)
         self.copy_button = Button("Copy", "copy")
         self.export_button = Button("Export")
         self.export_button.setProperty("menu", "true")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl, Slot
-from PySide6.QtGui import QDesktopServices, QShowEvent
+from PySide6.QtGui import QDesktopServices, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
@@ -19,6 +19,8 @@ from runtime.config import RuntimeConfig
 from runtime.messages import CatalogRow
 
 _WIDEST = 880
+_NARROW = 1000
+"""Pixels below which the panel beside the list gives way."""
 _GROUPS = (
     ("installed", "Installed"),
     ("offered", "Can be installed"),
@@ -139,6 +141,11 @@ class ModelsPane(QWidget):
         card = self.cards.get(model_id)
         if card is not None:
             card.refresh(card.row)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the cards and their buttons need the panel's room."""
+        super().resizeEvent(event)
+        self.disk.setVisible(self.width() >= _NARROW)
 
     def showEvent(self, event: QShowEvent) -> None:
         """The disk may have filled up meanwhile."""

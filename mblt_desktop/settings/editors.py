@@ -131,7 +131,7 @@ class RadioEditor(Editor):
             self.group.addButton(button)
             self.buttons[choice.value] = button
             grid.addWidget(button, line, 0)
-            grid.addWidget(Label(choice.help, "muted", "small"), line, 1)
+            grid.addWidget(Label(choice.help, "muted", "small", wrap=True), line, 1)
         self.name_widget(self)
         self.group.buttonClicked.connect(self._on_clicked)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.tracing import words
@@ -16,6 +16,7 @@ from mblt_desktop.widgets import (
     Chip,
     ElidedLabel,
     EmptyState,
+    Facts,
     Label,
     Page,
     PrimaryButton,
@@ -31,7 +32,6 @@ EXPORTS = (
     ("Copy of the recording (.pftrace)…", ".pftrace"),
 )
 _LEAST_TITLE = 80
-_CHIP_GAP = 8
 _SIMULATED_TIP = "Computed by this computer's processor: these are not times of the hardware."
 
 
@@ -65,7 +65,7 @@ class RecordingPage(Page):
 
     def _build_header(self) -> None:
         self.device, self.clock, self.private = Chip(), Chip(), Chip()
-        self.facts = _Facts(self.device, self.clock, self.private)
+        self.facts = Facts(self.device, self.clock, self.private)
         self.header.add_left(self.facts)
         self.private.setToolTip("The text of prompts, answers and transcripts is never recorded.")
         self.search = SpanSearch("Find a span")
@@ -256,47 +256,3 @@ class SpanSearch(SearchField):
             self.previous_wanted.emit()
         else:
             self.next_wanted.emit()
-
-
-class _Facts(QWidget):
-    """Chips side by side; those for which a narrow window has no room are left out."""
-
-    def __init__(self, *chips: Chip) -> None:
-        super().__init__()
-        self._chips = chips
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(_CHIP_GAP)
-        row.setSizeConstraint(QHBoxLayout.SizeConstraint.SetNoConstraint)
-        for chip in chips:
-            row.addWidget(chip)
-        row.addStretch(1)
-
-    def show_texts(self, *texts: str) -> None:
-        """What each chip says; one without words does not show."""
-        for chip, text in zip(self._chips, texts, strict=True):
-            chip.set_text(text)
-        self.updateGeometry()
-        self._choose()
-
-    def sizeHint(self) -> QSize:
-        """Qt: room for all chips, also those left out now."""
-        return QSize(sum(self._widths()), super().sizeHint().height())
-
-    def minimumSizeHint(self) -> QSize:
-        """Qt: may go altogether."""
-        return QSize(0, super().minimumSizeHint().height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """A chip is shown whole or not at all."""
-        super().resizeEvent(event)
-        self._choose()
-
-    def _widths(self) -> list[int]:
-        return [chip.sizeHint().width() + _CHIP_GAP if chip.text else 0 for chip in self._chips]
-
-    def _choose(self) -> None:
-        right = 0
-        for chip, width in zip(self._chips, self._widths(), strict=True):
-            right += width
-            chip.setVisible(width > 0 and right <= self.width())

@@ -21,6 +21,9 @@ from mblt_desktop.widgets import Label
 from runtime.tracing.analyse import NameStatistics
 
 _COLUMNS = ("Span", "Count", "Total", "Mean", "p50", "p95", "Share")
+_WIDEST = ("999,999", "999.9 ms", "999.9 ms", "999.9 ms", "999.9 ms", "100 %")
+"""The widest words of each column behind the names, which get the rest."""
+_CELL_MARGIN = 7
 _SHARE_TIP = "Part of the stretch of time during which at least one such span ran"
 _SORT = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
@@ -125,8 +128,8 @@ class StatisticsTable(QTableView):
         header.setFont(font("small"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        for column in range(1, len(_COLUMNS)):
-            self.setColumnWidth(column, 84)
+        for column, widest in enumerate(_WIDEST, start=1):
+            self.setColumnWidth(column, self.fontMetrics().horizontalAdvance(widest) + 2 * _CELL_MARGIN)
         self.activated.connect(self._on_activated)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

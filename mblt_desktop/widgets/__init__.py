@@ -13,7 +13,7 @@ from mblt_desktop.widgets.basics import (
     restyle,
 )
 from mblt_desktop.widgets.feedback import Bar, ErrorBanner, ProgressRow
-from mblt_desktop.widgets.layout import EmptyState, HeaderBar, Page, Scrolled, Section, SidePanel
+from mblt_desktop.widgets.layout import EmptyState, Facts, HeaderBar, Page, Scrolled, Section, SidePanel
 
 __all__ = [
     "Bar",
@@ -23,6 +23,7 @@ __all__ = [
     "ElidedLabel",
     "EmptyState",
     "ErrorBanner",
+    "Facts",
     "HeaderBar",
     "IconButton",
     "Label",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from mblt_desktop.theme import current_theme, pixmap, theme_manager
-from mblt_desktop.widgets.basics import Chip, ElidedLabel, Label, PrimaryButton
+from mblt_desktop.widgets.basics import Chip, ElidedLabel, Label, PrimaryButton, Tone
 
 HEADER_HEIGHT = 48
+EMPTY_WIDTH = 460
+_PANEL_TOP = 12
+_GAP = 8
 
 
 class HeaderBar(QFrame):
@@ -59,6 +63,51 @@ class HeaderBar(QFrame):
         self._right.addWidget(widget)
 
 
+class Facts(QWidget):
+    """Chips side by side in a header; those for which a narrow window has no room are left out."""
+
+    def __init__(self, *chips: Chip) -> None:
+        super().__init__()
+        self._chips = chips
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(_GAP)
+        row.setSizeConstraint(QHBoxLayout.SizeConstraint.SetNoConstraint)
+        for chip in chips:
+            row.addWidget(chip)
+        row.addStretch(1)
+
+    def show_texts(self, *texts: str, dot: Tone | None = None) -> None:
+        """What each chip says, the first with a dot of this tone; one without words does not show."""
+        for place, chip in enumerate(self._chips):
+            text = texts[place] if place < len(texts) else ""
+            chip.set_text(text, dot if place == 0 else None)
+        self.updateGeometry()
+        self._choose()
+
+    def sizeHint(self) -> QSize:
+        """Qt: room for all chips, also those left out now."""
+        return QSize(sum(self._widths()), super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Qt: may go altogether."""
+        return QSize(0, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A chip is shown whole or not at all."""
+        super().resizeEvent(event)
+        self._choose()
+
+    def _widths(self) -> list[int]:
+        return [chip.sizeHint().width() + _GAP if chip.text else 0 for chip in self._chips]
+
+    def _choose(self) -> None:
+        right = 0
+        for chip, width in zip(self._chips, self._widths(), strict=True):
+            right += width
+            chip.setVisible(width > 0 and right <= self.width())
+
+
 class Page(QWidget):
     """A header bar above a body. Side panels stand beside a Page, not in it."""
 
@@ -97,10 +146,13 @@ class SidePanel(QFrame):
         self.setProperty("role", "panel" if side == "left" else "panel-right")
         self.setFixedWidth(width)
         self.column = QVBoxLayout(self)
-        self.column.setContentsMargins(16, 12, 16, 12)
+        self.column.setContentsMargins(16, _PANEL_TOP, 16, 12)
         self.column.setSpacing(8)
         if title:
-            self.column.addWidget(Label(title, size="title", bold=True))
+            heading = Label(title, size="title", bold=True)
+            # In line with the title of the page beside it.
+            heading.setFixedHeight(HEADER_HEIGHT - 2 * _PANEL_TOP)
+            self.column.addWidget(heading)
 
 
 class Section(Label):
@@ -131,9 +183,9 @@ class EmptyState(QWidget):
         super().__init__()
         self._icon_name = icon_name
         # Fixed measure: a wrapped label only knows its height when its width does not depend on it.
-        middle = QWidget()
-        middle.setFixedWidth(460)
-        column = QVBoxLayout(middle)
+        self._middle = QWidget()
+        self._middle.setFixedWidth(EMPTY_WIDTH)
+        column = QVBoxLayout(self._middle)
         column.setContentsMargins(0, 24, 0, 24)
         column.setSpacing(12)
         self._picture = QLabel()
@@ -153,9 +205,18 @@ class EmptyState(QWidget):
         column.addStretch(2)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(middle, 1)
+        row.addWidget(self._middle, 1)
         self._draw()
         theme_manager().changed.connect(self._draw)
+
+    def minimumSizeHint(self) -> QSize:
+        """Qt: the words fit themselves into what there is."""
+        return QSize(0, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the words are set narrower, with room at both sides."""
+        super().resizeEvent(event)
+        self._middle.setFixedWidth(min(EMPTY_WIDTH, max(120, self.width() - 32)))
 
     def set_action(self, text: str) -> None:
         """Name the button, or hide it with an empty text."""

@@ -350,3 +350,12 @@ class TestAddingAFolder:
         assert "/somewhere/photos has no config.json." in _words(card)
         card.banner.dismissed.emit()
         assert not listed.imports.isVisible()
+
+
+def test_in_a_narrow_window_every_button_can_be_reached(listed: ModelsPane) -> None:
+    listed.resize(836, 526)
+    assert not listed.disk.isVisible()
+    for card in listed.cards.values():
+        assert card.mapTo(listed, card.rect().topRight()).x() < listed.width()
+    listed.resize(1200, 800)
+    assert listed.disk.isVisible()
