@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
@@ -39,6 +40,7 @@ class MessageEdit(QPlainTextEdit):
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().documentLayout().documentSizeChanged.connect(self._fit)
+        self.textChanged.connect(self._fit)
         self._composing = False
         self._fit()
 
@@ -102,8 +104,13 @@ class MessageEdit(QPlainTextEdit):
 
     @Slot()
     def _fit(self) -> None:
-        lines = max(1, min(MAX_LINES, int(self.document().size().height())))
-        self.setFixedHeight(lines * self.fontMetrics().lineSpacing() + 4)
+        """As high as its lines are: those in Hangul are higher than the font's own."""
+        line = self.fontMetrics().lineSpacing()
+        layout, block, height = self.document().documentLayout(), self.document().begin(), 0.0
+        while block.isValid() and height < MAX_LINES * line:
+            height += layout.blockBoundingRect(block).height()
+            block = block.next()
+        self.setFixedHeight(math.ceil(max(line, min(height, MAX_LINES * line))) + 4)
 
 
 class Composer(QFrame):
@@ -123,7 +130,6 @@ class Composer(QFrame):
         super().__init__()
         self.setProperty("role", "composer")
         self.edit = MessageEdit()
-        self.edit.setPlaceholderText("Ask anything. Drop images or text files here.")
         self.edit.send_requested.connect(self._on_send)
         self.edit.files_pasted.connect(self.files_added)
         self.edit.focus_changed.connect(self._on_focus_changed)
@@ -136,6 +142,7 @@ class Composer(QFrame):
         self._chips.hide()
         self.attach = Button("Attach", "attach")
         self.attach.clicked.connect(self.attach_requested)
+        self.set_reads_images(reads=False)
         self.tokens = Label("", "muted", "small", tabular=True)
         self.send = PrimaryButton("Send", "send")
         self.send.clicked.connect(self._on_send)
@@ -206,16 +213,26 @@ class Composer(QFrame):
         """Pictures that go with the message."""
         return tuple(self._attachments)
 
+    def set_attachments(self, attachments: tuple[Attachment, ...]) -> None:
+        """Show these pictures' chips and no others."""
+        self._attachments = list(attachments)
+        self._show_chips()
+
     def add_attachment(self, attachment: Attachment) -> None:
         """Show a picture's chip."""
-        self._attachments.append(attachment)
-        self._show_chips()
+        self.set_attachments((*self._attachments, attachment))
+
+    def set_reads_images(self, *, reads: bool) -> None:
+        """Say what can go with the message."""
+        kinds = "pictures or text files" if reads else "text files"
+        self.edit.setPlaceholderText(f"Ask anything. Drop {kinds} here.")
+        hint = "" if reads else ". Pictures need an image model."
+        self.attach.setToolTip(f"Attach {kinds}{hint}")
 
     def clear(self) -> None:
         """Empty the field after sending."""
         self.edit.clear()
-        self._attachments.clear()
-        self._show_chips()
+        self.set_attachments(())
 
     def set_running(self, running: bool, *, stopping: bool = False) -> None:
         """Offer Stop while an answer is written."""

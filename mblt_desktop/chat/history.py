@@ -18,6 +18,7 @@ from mblt_desktop.widgets import Label, PrimaryButton, SearchField, SidePanel
 
 SEARCH_DELAY_MS = 150
 _ID = Qt.ItemDataRole.UserRole
+_PINNED = Qt.ItemDataRole.UserRole + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class HistoryList(QListWidget):
         else:
             item.setData(_ID, line.conversation_id)
             item.setToolTip(line.text)
+        item.setData(_PINNED, line.pinned)
         if line.pinned:
             item.setIcon(icon("pin", "muted"))
         self.addItem(item)
@@ -99,10 +101,11 @@ class HistoryList(QListWidget):
     def _on_menu_requested(self, position: QPoint) -> None:
         item = self.itemAt(position)
         conversation_id = item.data(_ID) if item is not None else None
-        if conversation_id is None:
+        if item is None or conversation_id is None:
             return
         menu = QMenu(self)
-        rename, pin = menu.addAction("Rename"), menu.addAction("Pin or unpin")
+        rename = menu.addAction("Rename…")
+        pin = menu.addAction("Unpin" if item.data(_PINNED) else "Pin")
         menu.addSeparator()
         delete = menu.addAction("Delete")
         chosen = menu.exec(self.viewport().mapToGlobal(position))

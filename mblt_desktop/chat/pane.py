@@ -56,6 +56,8 @@ class ChatPane(QWidget):
         self._body = QStackedWidget()
         self._drafts = QTimer(self, singleShot=True, interval=DRAFT_DELAY_MS)
         self._editing: Message | None = None
+        self._waiting: dict[str, tuple[Attachment, ...]] = {}
+        """Pictures that go with a conversation's draft."""
         self.meter = PromptMeter(context, self.composer, self.models, self._place)
         self._narrow = False
         self._had_inspector = True
@@ -98,13 +100,14 @@ class ChatPane(QWidget):
         self.composer.submitted.connect(self._on_submitted)
         self.composer.stop_requested.connect(self.stop)
         self.composer.attach_requested.connect(self._on_attach_requested)
-        self.composer.files_added.connect(self._on_files_added)
+        self.composer.files_added.connect(self.open_files)
         self.composer.changed.connect(self._on_draft_changed)
         self.composer.edit_cancelled.connect(self._on_edit_cancelled)
         self.inspector.changed.connect(self.meter.update)
         self.meter.policy_changed.connect(self._refresh_models)
         self._drafts.timeout.connect(self._save_draft)
         self.welcome.sample_chosen.connect(self._on_sample_chosen)
+        self.transcript.typed.connect(self._on_typed)
         self.session.message_added.connect(self._on_message_added)
         self.session.running_changed.connect(self._refresh_running)
         self.session.running_changed.connect(self.meter.update)
@@ -140,6 +143,7 @@ class ChatPane(QWidget):
         """Whether any of the files can go with a message."""
         return any(path.suffix.lower() in IMAGES | TEXTS for path in paths)
 
+    @Slot(list)
     def open_files(self, paths: list[Path]) -> None:
         """Attach pictures, and write texts into the message."""
         for path in paths:
@@ -229,8 +233,8 @@ class ChatPane(QWidget):
         except Exception as error:  # noqa: BLE001 - a damaged conversation must not take the others with it
             self._context.show_error(to_info(error))
         self.composer.blockSignals(True)
-        self.composer.clear()
         self.composer.set_text(conversation.draft)
+        self.composer.set_attachments(self._waiting.get(conversation.id, ()))
         self.composer.blockSignals(False)
         self.inspector.show_conversation(conversation)
         self.inspector.answer.show_message(self.conversation_page.last_answer)
@@ -261,6 +265,14 @@ class ChatPane(QWidget):
     @Slot(str)
     def _on_sample_chosen(self, text: str) -> None:
         self._on_submitted(text, ())
+        # The button that had the focus is gone.
+        self.composer.edit.setFocus()
+
+    @Slot(str)
+    def _on_typed(self, text: str) -> None:
+        """Whoever types while reading means the message."""
+        self.composer.edit.setFocus()
+        self.composer.insert(text)
 
     @Slot()
     def stop(self) -> None:
@@ -302,7 +314,10 @@ class ChatPane(QWidget):
         """What is typed belongs to the conversation; an earlier turn being edited is not a draft."""
         self._drafts.stop()
         text = self.composer.text
-        if self._editing is None and text != self.conversation.draft:
+        if self._editing is not None:
+            return
+        self._waiting[self.conversation.id] = self.composer.attachments
+        if text != self.conversation.draft:
             self._store.update(self.conversation.id, draft=text)
 
     # -- what is shown around ---------------------------------------------------------------------
@@ -326,11 +341,7 @@ class ChatPane(QWidget):
     def _refresh_models(self) -> None:
         models = self.models
         self.composer.set_blocked("" if models.installed else "No model is installed yet")
-        self.composer.attach.setToolTip(
-            "Attach pictures or text files"
-            if self._reads_images
-            else "Attach text files. Pictures need an image model."
-        )
+        self.composer.set_reads_images(reads=self._reads_images)
         self.inspector.show_model(models.loaded)
         self.meter.update()
 
@@ -379,10 +390,6 @@ class ChatPane(QWidget):
     def _on_attach_requested(self) -> None:
         names, _ = QFileDialog.getOpenFileNames(self, "Attach files")
         self.open_files([Path(name) for name in names])
-
-    @Slot(list)
-    def _on_files_added(self, paths: list[Path]) -> None:
-        self.open_files(paths)
 
     @Slot(object)
     def _on_image_ready(self, attachment: Attachment) -> None:

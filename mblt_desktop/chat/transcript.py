@@ -14,6 +14,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QEvent, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QDesktopServices,
+    QKeyEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
@@ -48,6 +49,8 @@ class Transcript(QTextBrowser):
     action_requested = Signal(str, str, int)
     """An action (copy, edit, regenerate, previous, next, retry, details, copy-code), a message, a number."""
     message_selected = Signal(str)
+    typed = Signal(str)
+    """Somebody writes while the text has the focus; nothing can be written into it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,6 +82,7 @@ class Transcript(QTextBrowser):
         self.anchorClicked.connect(self._on_anchor_clicked)
         self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
         self.verticalScrollBar().rangeChanged.connect(self._on_range_changed)
+        restyle(self.verticalScrollBar(), empty=True)
         theme_manager().changed.connect(self._rewrite)
         self._canvas = Canvas(self.document(), Formats(COLUMN), self._highlighter)
         self._fit_column()
@@ -338,6 +342,16 @@ class Transcript(QTextBrowser):
         index = bisect_right([view.position for view in self._views], position) - 1
         if index >= 0:
             self.message_selected.emit(self._views[index].message.id)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Letters go into the message; Space and the other keys scroll, select and copy."""
+        plain = not event.modifiers() & ~(
+            Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier
+        )
+        if plain and event.text().strip() and event.text().isprintable():
+            self.typed.emit(event.text())
+        else:
+            super().keyPressEvent(event)
 
     def loadResource(self, _kind: int, _name: QUrl | str) -> None:
         """Nothing that a text names is ever read or fetched."""

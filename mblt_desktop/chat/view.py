@@ -267,7 +267,8 @@ class MessageView:
             cursor.insertBlock(formats.small(top=4, bottom=4))
         facts = [] if user else answer_facts(message)
         if facts:
-            cursor.insertText("  ·  ".join(facts), formats.muted)
+            # A line may break between facts, not inside one.
+            cursor.insertText("  ·  ".join(fact.replace(" ", "\u00a0") for fact in facts), formats.muted)
             cursor.insertBlock(formats.small(top=4, bottom=4))
         actions = ["Copy"] if message.text else []
         for action in [*actions, "Edit" if user else "Regenerate"]:

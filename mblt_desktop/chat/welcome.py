@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from mblt_desktop.chat.models import ChatModels
-from mblt_desktop.widgets import EmptyState, ProgressRow
+from mblt_desktop.widgets import Button, EmptyState, ProgressRow
 from runtime.messages import CatalogRow, JobProgress
 
 SAMPLES = (
@@ -27,6 +27,15 @@ class Welcome(QWidget):
         self._jobs: dict[str, ProgressRow] = {}
         self.state = EmptyState("chat", "", "")
         self.state.action_clicked.connect(self._on_action)
+        self._more = QWidget()
+        others = QVBoxLayout(self._more)
+        others.setContentsMargins(0, 0, 0, 0)
+        others.setSpacing(4)
+        for sample in SAMPLES[1:]:
+            button = Button(sample, kind="link")
+            button.clicked.connect(self._on_other_sample)
+            others.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+        self.state.extra.addWidget(self._more)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.state)
@@ -37,7 +46,9 @@ class Welcome(QWidget):
     def refresh(self) -> None:
         """Say what holds now."""
         models = self._models
-        if models.installed and not models.fetching:
+        ready = bool(models.installed) and not models.fetching
+        self._more.setVisible(ready)
+        if ready:
             self._show(
                 "Ask the model something",
                 "Write below and press Enter. Everything stays on this computer. Or start with a sample:",
@@ -71,6 +82,12 @@ class Welcome(QWidget):
                 row = self._jobs[model_id] = _JobRow(self._models, model_id)
                 self.state.extra.addWidget(row)
             row.set_progress(*_progress(progress))
+
+    @Slot()
+    def _on_other_sample(self) -> None:
+        button = self.sender()
+        if isinstance(button, Button):
+            self.sample_chosen.emit(button.text())
 
     @Slot()
     def _on_action(self) -> None:

@@ -67,7 +67,7 @@ def left_out_words(message: Message) -> str:
 
 
 REASONS = {
-    "end": "end",
+    "end": "by itself",
     "stop_string": "stop text",
     "length": "token limit",
     "context": "context full",

@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QUrl
+from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QGuiApplication
 
 from mblt_desktop.chat.pane import ChatPane
 from mblt_desktop.chat.view import SCHEME
+from mblt_desktop.store.records import Attachment
 from mblt_desktop.store.store import Store
+from mblt_desktop.widgets import Button
 from runtime.errors import ErrorInfo
 from runtime.messages import (
     CallOverdue,
@@ -118,6 +120,39 @@ def test_a_model_that_cannot_be_loaded_is_said_and_another_can_be_chosen(qtbot, 
     assert empty_pane.header.model.text() == "smollm2 title (not loaded)"
 
 
+def test_a_sample_is_asked_and_one_can_write_on_at_once(qtbot, pane, host):
+    pane.activateWindow()
+    other = next(button for button in pane.welcome.findChildren(Button) if "sky" in button.text())
+    assert other.isVisible()
+    qtbot.mouseClick(other, Qt.MouseButton.LeftButton)
+    (command,) = host.sent(Generate)
+    assert command.turns[-1].text == "Why is the sky blue?"
+    assert pane.focusWidget() is pane.composer.edit
+
+
+def test_letters_typed_over_the_transcript_go_into_the_message(qtbot, pane, script):
+    script.exchange("One", "1")
+    pane.transcript.setFocus()
+    qtbot.keyClicks(pane.transcript, "W")
+    assert pane.composer.text == "W"
+    assert pane.focusWidget() is pane.composer.edit
+    pane.transcript.setFocus()
+    qtbot.keyClick(pane.transcript, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(pane.transcript, Qt.Key.Key_Space)
+    assert pane.composer.text == "W"
+
+
+def test_a_picture_waits_with_the_draft_of_its_chat(pane):
+    first = pane.conversation
+    picture = Attachment("/media/cat.png", "cat.png")
+    pane.composer.add_attachment(picture)
+    pane.composer.set_text("What is this?")
+    pane.new_chat()
+    assert pane.composer.attachments == ()
+    pane.open(first.id)
+    assert (pane.composer.text, pane.composer.attachments) == ("What is this?", (picture,))
+
+
 # -- asking -----------------------------------------------------------------------------------------
 
 
@@ -139,7 +174,7 @@ def test_a_question_an_answer_and_its_facts(qtbot, pane, host, script):
         "first token 0.18 s",
         "214 tokens",
         "prompt 571: 540 reused, 31 new",
-        "stopped: end",
+        "stopped: by itself",
         DEVICE,
     ):
         assert fact in text
