@@ -14,6 +14,7 @@ from runtime.devices import ActiveDevice, activate, vendor_stack
 from runtime.errors import ModelError, ModelIncompleteError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.faults import device_faults
+from runtime.families.user_text import as_data, control_tokens
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import ModelInfo, ModelKind, Turn
 from runtime.simulator.artifact import refuse_simulated
@@ -62,6 +63,7 @@ class CausalLm:
     def __init__(self, model: Any, tokenizer: Any, info: ModelInfo, eos_ids: frozenset[int]) -> None:
         self.vendor_model = model
         self._tokenizer = tokenizer
+        self._control = control_tokens(tokenizer)
         self.info = info
         self.vocab_size = int(model.config.vocab_size)
         self.eos_ids = eos_ids
@@ -71,7 +73,7 @@ class CausalLm:
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
-        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        messages = [{"role": turn.role, "content": as_data(turn.text, self._control)} for turn in turns]
         return cast(
             "str",
             self._tokenizer.apply_chat_template(

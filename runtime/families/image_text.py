@@ -33,6 +33,7 @@ from runtime.families.causal_lm import (
     require_artifact,
 )
 from runtime.families.faults import device_faults
+from runtime.families.user_text import as_data, control_tokens
 from runtime.images import MODEL_SIDE, load_for_model
 from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
 from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
@@ -56,6 +57,8 @@ class ImageText:
         self.dynamic = bool(model.config.dynamic_vision)
         """Whether any number and size of pictures is taken."""
         self._image_token = int(model.config.image_token_id)
+        pictures = (processor.image_token, processor.video_token)
+        self._control = tuple({*control_tokens(processor.tokenizer), *pictures})
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -159,16 +162,10 @@ class ImageText:
         content = []
         for part in turn.parts:
             if isinstance(part, TextPart):
-                content.append({"type": "text", "text": self._literal(part.text)})
+                content.append({"type": "text", "text": as_data(part.text, self._control)})
             else:
                 content.append({"type": "image"})
         return content
-
-    def _literal(self, text: str) -> str:
-        """A user's text with the picture placeholders broken up, so that they stay text."""
-        for token in (self._processor.image_token, self._processor.video_token):
-            text = text.replace(token, f"{token[0]}\N{ZERO WIDTH SPACE}{token[1:]}")
-        return text
 
     def _identity(self, ids: list[int], pixels: Sequence[Any], grids: Any) -> list[Any]:
         """Token ids; a picture's positions carry the hash of its patches beside the token."""
