@@ -5,108 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.config import RuntimeConfig
-from runtime.devices import activate, vendor_stack
-from runtime.engine import Engine
-from runtime.families.base import Prompt
-from runtime.families.causal_lm import CausalLm, model_info
-from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
-from runtime.messages import (
-    Event,
-    Failed,
-    Finished,
-    Generate,
-    LoadModel,
-    ModelUnloaded,
-    TextDelta,
-    TextPart,
-    Turn,
-)
-from runtime.sampling_params import SamplingRequest
+from runtime.messages import Finished, LoadModel, ModelUnloaded
 from runtime.simulator.build import build_artifact
+from tests.runtime.families.numbers import COUNT, K, Lane
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
-
-K = 4
-COUNT = 10
-
-
-class Numbers(CausalLm):
-    """The text model with numbers for words: a test needs no tokenizer."""
-
-    def render(self, turns: Sequence[Turn]) -> str:
-        return " ".join(turn.text for turn in turns)
-
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
-        ids = [int(word) for word in text.split()]
-        return Prompt(ids, ids)
-
-    def token_stream(self) -> Any:
-        return NumberStream()
-
-
-class NumberStream:
-    """Every token is a number and a space."""
-
-    def push(self, token_id: int) -> str:
-        return f"{token_id} "
-
-    def finish(self) -> str:
-        return ""
-
-
-class Lane:
-    """An engine whose calls to the device are counted by their rows."""
-
-    def __init__(self, folder: Path, **layout: Any) -> None:
-        self.events: list[Event] = []
-        self.marks = CancelMarks()
-        self.rows: list[int] = []
-        self._folder = folder
-        self.engine = Engine(RuntimeConfig(folder, "simulated"), self.events.append, self.marks, self._load)
-        self.engine.handle(LoadModel("tiny", str(folder), LayoutRequest(**layout)))
-
-    def _load(self, model_id: str, folder: Path, layout: LayoutRequest, *_: Any) -> Numbers:
-        active = activate("simulated")
-        vendor_stack()
-        from transformers import AutoModelForCausalLM
-
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), local_files_only=True, max_batch_size=layout.max_batch_size or K
-        )
-        info = model_info(model_id, folder, "llama", "chat", model, active, 0.0)
-        numbers = Numbers(model, None, info, frozenset())
-        decode = numbers.decode
-
-        def counted(token_ids: Sequence[int], caches: Sequence[Any]) -> Any:
-            self.rows.append(len(token_ids))
-            return decode(token_ids, caches)
-
-        numbers.decode = counted  # type: ignore[method-assign]
-        return numbers
-
-    def ask(self, request_id: str, conversation: str, prompt: Sequence[int], **options: Any) -> None:
-        text = " ".join(map(str, prompt))
-        sampling = SamplingRequest(temperature=0.0, max_tokens=options.pop("count", COUNT))
-        turns = (Turn("user", (TextPart(text),)),)
-        self.engine.handle(Generate(request_id, conversation, "tiny", turns, sampling, 1, **options))
-
-    def run(self, steps: int | None = None) -> None:
-        for _ in itertools.count() if steps is None else range(steps):
-            if not self.engine.step():
-                return
-
-    def answer(self, request_id: str) -> list[int]:
-        mine = [event for event in self.events if getattr(event, "request_id", None) == request_id]
-        assert not [event for event in mine if isinstance(event, Failed)], mine
-        assert len([event for event in mine if isinstance(event, Finished)]) == 1
-        return [int(w) for event in mine if isinstance(event, TextDelta) for w in event.text.split()]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,101 @@
+"""The measurement after a load: what is measured, in which units, and that it gives way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from runtime.config import EngineOptions, KvOptions, RuntimeConfig
+from runtime.engine import Engine
+from runtime.kv_calibration import Calibration
+from runtime.kv_costs import CostModel
+from runtime.lane import CancelMarks
+from runtime.layout import LayoutRequest
+from runtime.messages import Event, Finished, Generate, LoadModel, TextPart, Turn
+from runtime.sampling_params import SamplingRequest
+from tests.runtime.scripted import ScriptedCache, ScriptedModel
+
+
+@dataclass
+class Timed:
+    """A model whose chunks take 2 s, 1 s after warming up; loading takes 10 ms a position."""
+
+    now: float = 0.0
+    caches: list[ScriptedCache] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.model = ScriptedModel(context_length=600, prefill_chunk=128, on_step=self.chunk)
+        self.model.new_cache = self.new_cache  # type: ignore[method-assign]
+        self.costs = CostModel()
+        self.calibration = Calibration(self.model, self.costs, self.load, lambda: self.now)
+
+    def new_cache(self) -> ScriptedCache:
+        self.caches.append(ScriptedCache())
+        return self.caches[-1]
+
+    def chunk(self, calls: int) -> None:
+        self.now += 2.0 if calls <= 4 else 1.0
+
+    def load(self, cache: ScriptedCache) -> float:
+        assert not cache.is_resident
+        cache.is_resident = True
+        return 0.01 * cache.length
+
+
+def test_every_size_is_measured_and_the_first_run_does_not_count() -> None:
+    timed = Timed()
+    steps = 0
+    while timed.calibration.step():
+        steps += 1
+        timed.caches[-1].host_nbytes = 1000 * timed.caches[-1].length
+    assert steps == 3 * (4 + 3)  # chunks, and a load after 1, 2 and 4 blocks
+    assert [timed.costs.prefill_seconds(size) for size in (128, 256, 512)] == [1.0, 2.0, 4.0]
+    assert timed.costs.load_seconds(512_000) == pytest.approx(5.12)
+    assert all(cache.discarded for cache in timed.caches)
+    assert not timed.calibration.step()
+
+
+def test_a_stop_frees_the_slot_and_measures_nothing() -> None:
+    timed = Timed()
+    for _ in range(5):
+        assert timed.calibration.step()
+    timed.calibration.stop()
+    assert timed.caches[-1].discarded
+    assert timed.costs.prefill_seconds(128) is None
+    assert not timed.calibration.step()
+
+
+def test_a_context_below_one_block_has_nothing_to_measure() -> None:
+    calibration = Calibration(ScriptedModel(context_length=64), CostModel(), lambda _: 0.0)
+    assert not calibration.step()
+
+
+def test_a_request_goes_first_and_ends_the_measurement(tmp_path: Path) -> None:
+    model = ScriptedModel(context_length=600, prefill_chunk=128)
+    events: list[Event] = []
+    config = RuntimeConfig(tmp_path, engine=EngineOptions(KvOptions(calibrate=True)))
+    engine = Engine(config, events.append, CancelMarks(), load=lambda *_: model)
+    engine.handle(LoadModel("scripted", "", LayoutRequest()))
+    for _ in range(3):
+        assert engine.step()
+    before = len(model.calls)
+    turns = (Turn("user", (TextPart("hello"),)),)
+    engine.handle(Generate("r", "calibrated", "scripted", turns, SamplingRequest(), 1))
+    while engine.step():
+        pass
+    assert [count for kind, count in model.calls[before:] if kind == "prefill"] == [5]
+    assert [event.usage.prompt for event in events if isinstance(event, Finished)] == [5]
+    engine.close()
+
+
+def test_without_a_request_it_ends_by_itself(tmp_path: Path) -> None:
+    model = ScriptedModel(context_length=600, prefill_chunk=128)
+    config = RuntimeConfig(tmp_path, engine=EngineOptions(KvOptions(calibrate=True)))
+    engine = Engine(config, lambda _: None, CancelMarks(), load=lambda *_: model)
+    engine.handle(LoadModel("scripted", "", LayoutRequest()))
+    while engine.step():
+        pass
+    assert sum(count for _, count in model.calls) == 3 * 512
+    engine.close()
