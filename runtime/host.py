@@ -118,7 +118,7 @@ def _engine(config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceC
 def _speech(config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCall) -> Service:
     from runtime.speech.service import SpeechService
 
-    return SpeechService(config, post, marks)
+    return SpeechService(config, post, marks, call)
 
 
 def _recorder(config: RuntimeConfig, post: Post, marks: CancelMarks, _call: DeviceCall) -> Service:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.config import DeviceChoice
+from runtime.devices import building
 from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.base import FamilyModel, Progress
 from runtime.layout import LayoutRequest
@@ -53,6 +54,13 @@ def load_model(
 ) -> FamilyModel:
     """Load the artifact in `folder` with the adapter of its family; heavy imports happen here."""
     family = family_of(folder)
+    with building(progress):
+        return _load(model_id, folder, family, layout, device, progress)
+
+
+def _load(
+    model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
+) -> FamilyModel:
     if family in _TEXT:
         from runtime.families.causal_lm import load_causal_lm
 

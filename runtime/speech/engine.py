@@ -10,6 +10,7 @@ from typing import Protocol
 
 from runtime.audio.windows import Window
 from runtime.config import RuntimeConfig
+from runtime.devices import building
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 
@@ -72,7 +73,8 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
     if family == "mobilint-whisper":
         from runtime.speech.npu_whisper import load_npu_whisper
 
-        return load_npu_whisper(command, config.device, progress)
+        with building(progress):
+            return load_npu_whisper(command, config.device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",
         remedy="Choose a Whisper model: for the NPU, or in CTranslate2 form for the host CPU.",

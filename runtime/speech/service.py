@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from functools import partial
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from runtime.audio.vad import SileroVad
 from runtime.config import RuntimeConfig
+from runtime.device_call import DeviceCall
 from runtime.errors import DeviceLostError, MbltError, ModelNotLoadedError, to_info
 from runtime.lane import CancelMarks, Post
 from runtime.messages import (
@@ -34,10 +36,13 @@ class SpeechService:
 
     name = "speech"
 
-    def __init__(self, config: RuntimeConfig, post: Post, marks: CancelMarks) -> None:
+    def __init__(
+        self, config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCall | None = None
+    ) -> None:
         self._config = config
         self._post = post
         self._marks = marks
+        self._call = call or DeviceCall()
         self._waiting: deque[LoadSpeech | UnloadSpeech | Transcribe] = deque()
         self._engine: SpeechEngine | None = None
         self._vad: SileroVad | None = None
@@ -122,13 +127,23 @@ class SpeechService:
             )
         if self._vad is None:
             self._vad = SileroVad()
-        cancelled = partial(self._marks.is_cancelled, command.request_id)
-        return TranscribeJob(command, self._engine, self._vad, self._post, cancelled)
+        return TranscribeJob(command, self._engine, self._vad, self._post, self._watched(command.request_id))
+
+    def _watched(self, request_id: str) -> Callable[[], bool]:
+        """Whether the file is cancelled; being asked after every token, it knows that the device answers."""
+
+        def cancelled() -> bool:
+            self._call.sign_of_life()
+            return self._marks.is_cancelled(request_id)
+
+        return cancelled
 
     def _advance(self, job: TranscribeJob) -> None:
         request_id = job.command.request_id
+        on_device = self._engine is not None and self._engine.info.layout is not None
         try:
-            more = job.advance()
+            with self._call.made_for(request_id) if on_device else nullcontext():
+                more = job.advance()
         except Exception as error:  # noqa: BLE001 - the top of a job
             self._finish(job)
             self._fail(request_id, error)
