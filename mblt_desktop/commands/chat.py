@@ -31,6 +31,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
+from runtime.sampling_params import ignored_penalties
 from runtime.settings import add_arguments, device_from_args, sampling_from_args
 
 
@@ -104,6 +105,8 @@ def _write(text: str) -> None:
 def _summary(finished: Finished) -> str:
     usage, timings = finished.usage, finished.timings
     rate = timings.tokens_per_second(usage.completion)
+    more = [f"{finished.left_out} earlier turns left out"] if finished.left_out else []
+    more += [f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)]
     return " · ".join(
         (
             "— tok/s" if rate is None else f"{rate:.1f} tok/s",
@@ -111,6 +114,7 @@ def _summary(finished: Finished) -> str:
             f"{usage.completion} tokens",
             f"prompt {usage.prompt}: {usage.cached} reused, {usage.new} new",
             f"stopped: {finished.reason}",
+            *more,
             finished.device,
         )
     )
@@ -126,5 +130,7 @@ def _document(text: str, info: ModelInfo, finished: Finished) -> dict[str, objec
         "model": info.model_id,
         "device": info.device,
         "simulated": info.simulated,
+        "sampling": {one.name: {"value": one.value, "source": one.source} for one in finished.sampling},
+        "left_out": finished.left_out,
         "layout": dataclasses.asdict(info.layout) if info.layout else None,
     }

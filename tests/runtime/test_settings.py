@@ -95,6 +95,12 @@ def test_device_numbers_follow_from_the_named_cores_unless_given(
     assert layout_from_args(parse(*options.split())).dev_no == dev_no
 
 
+def test_length_and_context_policy_are_options_too() -> None:
+    asked = sampling_from_args(parse("--min-tokens", "3", "--context-policy", "rolling"))
+    assert (asked.min_tokens, asked.context_policy) == (3, "rolling")
+    assert sampling_from_args(parse()).context_policy == "stop"
+
+
 @pytest.mark.parametrize(
     ("options", "setting", "said"),
     [
@@ -108,6 +114,8 @@ def test_device_numbers_follow_from_the_named_cores_unless_given(
         (("--top-p", "0"), "sampling.top_p", "a number above 0 and up to 1"),
         (("--seed", "-1"), "sampling.seed", "from 0 to 9223372036854775807"),
         (("--max-tokens", "0"), "sampling.max_tokens", "a whole number from 1 to 1000000 tokens"),
+        (("--min-tokens", "-1"), "sampling.min_tokens", "a whole number from 0 to 1000000 tokens"),
+        (("--context-policy", "drop"), "sampling.context_policy", "one of stop, drop_middle, rolling"),
         (("--stop", ""), "sampling.stop", "Stop at (--stop)"),
         (("--core-mode", "global"), "layout.core_mode", "one of auto, single, multi, global4, global8"),
         (("--device", "gpu"), "layout.device", "one of auto, npu, simulated"),
