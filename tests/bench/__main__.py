@@ -6,13 +6,17 @@ import sys
 
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
-from tests.bench import generation, window
+from tests.bench import batch, generation, window
 
 
 def main() -> int:
     """Print every figure; the exit status says only whether they could be measured."""
     models = RuntimeConfig(default_paths().data).models_dir
-    for title, section in (("Generation", generation.rows), ("Window", window.rows)):
+    for title, section in (
+        ("Generation", generation.rows),
+        ("Batches", batch.rows),
+        ("Window", window.rows),
+    ):
         _say(f"\n{title}")
         for name, value in section(models):
             _say(f"  {name:<44} {value}")
