@@ -85,8 +85,8 @@ def test_the_static_vision_network_equals_the_reference_on_its_picture(models: M
 
 
 def test_the_vendor_still_scales_a_static_picture_by_way_of_224(models: Models) -> None:
-    """When this fails, its processor has learnt the compiled side, and the limits that the builder writes into
-    the processor's files have nothing left to do."""
+    """When this fails its processor knows the compiled side, and the limits that the builder gives it have
+    nothing left to do."""
     with loaded(models.artifact("bundled", "static")) as (_, processor):
         assert processor._resize_images(noise(500, 300)).size == (224, 224)
         assert processor.image_processor.size["shortest_edge"] == SIDE**2
