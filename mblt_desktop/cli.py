@@ -7,7 +7,10 @@ Standard output carries results only; errors are one line with a remedy on stand
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
+import io
+import json
 import os
 import signal
 import sys
@@ -24,6 +27,7 @@ INTERRUPTED = 128 + signal.SIGINT
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _prepare_output()
     try:
         args = _parse(arguments)
         return int(args.run(args))
@@ -42,6 +46,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("MBLT_DESKTOP_DEBUG"):
             print(info.detail, file=sys.stderr)  # noqa: T201
         return 1
+
+
+def _prepare_output() -> None:
+    """Let every text be written: to a closed stream, and to a terminal without the letters it needs.
+
+    Those are written as JSON escapes, which also keeps a JSON document whole.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="json-escapes")
+
+
+def _as_json_escapes(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+codecs.register_error("json-escapes", _as_json_escapes)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

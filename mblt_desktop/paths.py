@@ -8,6 +8,8 @@ from pathlib import Path
 
 import platformdirs
 
+from runtime.errors import SettingError
+
 APP = "mblt-desktop"
 
 
@@ -46,10 +48,21 @@ class Paths:
 
 
 def default_paths() -> Paths:
-    """The user's folders; MBLT_DESKTOP_HOME puts all of them under one folder."""
+    """The user's folders; MBLT_DESKTOP_HOME puts all of them under one folder.
+
+    Raises SettingError when that names the home of somebody unknown.
+    """
     home = os.environ.get("MBLT_DESKTOP_HOME")
     if home:
-        root = Path(home).expanduser()
+        try:
+            root = Path(home).expanduser()
+        except RuntimeError as error:
+            raise SettingError(
+                "MBLT_DESKTOP_HOME",
+                f"MBLT_DESKTOP_HOME is “{home}”, and the home folder it begins with is not known.",
+                remedy="Give it the full path of a folder, or leave it unset.",
+                unharmed="Nothing was read or changed.",
+            ) from error
         return Paths(root / "data", root / "config", root / "cache")
     return Paths(
         Path(platformdirs.user_data_dir(APP)),

@@ -302,9 +302,9 @@ def data_folder() -> Path:
     """The user's data folder, as mblt_desktop/paths.py has it (a test keeps the two equal)."""
     home = os.environ.get("MBLT_DESKTOP_HOME")
     if home:
-        return Path(home).expanduser() / "data"
+        return Path(os.path.expanduser(home)) / "data"
     shared = os.environ.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
-    return Path(shared).expanduser() / "mblt-desktop"
+    return Path(os.path.expanduser(shared)) / "mblt-desktop"
 
 
 def fetch_demo_models(checkout: Checkout) -> None:

@@ -283,7 +283,8 @@ def _disk(config: RuntimeConfig) -> Iterator[Finding]:
 
 
 def _existing(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.is_dir())
+    """The folder, or the nearest thing above it that exists: a file there is in the way."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _models(config: RuntimeConfig) -> Iterator[Finding]:

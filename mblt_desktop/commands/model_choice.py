@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,8 @@ class ChosenModel:
 
 def choose_model(config: RuntimeConfig, name: str) -> ChosenModel:
     """The model of that id, or in that folder. Raises ModelNotFoundError."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, leaves an unknown ~user as it is
+    if name and folder.is_dir():
         return ChosenModel(folder.name, folder.resolve())
     library = Library(config)
     if library.installed(name) is not None:

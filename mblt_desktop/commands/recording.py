@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tempfile
 import uuid
@@ -30,12 +32,7 @@ def recorded(session: Session, config: RuntimeConfig, target: Path | None) -> It
     if target is None:
         yield
         return
-    if not target.name.endswith(SUFFIXES):
-        raise SettingError(
-            "--trace",
-            f"A trace cannot be written as {target.name}.",
-            remedy=f"Name it with one of these endings: {', '.join(SUFFIXES)}.",
-        )
+    _require_writable(target)
     recording_id = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="mblt-trace-") as folder:
         session.submit(StartRecording(recording_id, target.stem, folder))
@@ -51,3 +48,20 @@ def recorded(session: Session, config: RuntimeConfig, target: Path | None) -> It
         else:
             session.submit(ExportRecording(recording_id, source, str(target)))
             session.wait_for(Exported)
+
+
+def _require_writable(target: Path) -> None:
+    """Say before the work what would lose its trace after it."""
+    if not target.name.endswith(SUFFIXES):
+        raise SettingError(
+            "--trace",
+            f"A trace cannot be written as {target.name}.",
+            remedy=f"Name it with one of these endings: {', '.join(SUFFIXES)}.",
+        )
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise storage_error(error, str(target), unharmed="Nothing was started.") from error

@@ -171,6 +171,13 @@ def test_a_data_folder_that_cannot_be_written_is_a_failure(
     assert str(config.data_dir) in finding.summary
 
 
+def test_a_file_where_the_data_folder_should_be_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    finding = only(doctor._disk(RuntimeConfig(tmp_path / "home" / "data")), "data")
+    assert finding.status == "failure"
+    assert str(tmp_path / "home") in finding.summary
+
+
 def test_no_board_where_one_is_demanded_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_active", None)
     finding = only(doctor._device(RuntimeConfig(tmp_path, "npu")), "device")
