@@ -8,11 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout
 
 from mblt_desktop.chat.candidates import CandidateTable
+from mblt_desktop.chat.reuse_words import reuse_words
 from mblt_desktop.chat.sampling import short_title, used_words
 from mblt_desktop.store.export import seconds
 from mblt_desktop.store.records import Message
 from mblt_desktop.widgets import Bar, Dot, Label, Section
-from runtime.messages import CandidatesReported, Timings, Usage
+from runtime.messages import CandidatesReported, Reuse, Timings, Usage
 from runtime.sampling_params import UsedValue, ignored_penalties
 
 Candidates = Callable[[str], "CandidatesReported | None"]
@@ -62,7 +63,7 @@ class AnswerFacts(QFrame):
             self.hide()
             return
         self._show_time(result.timings)
-        self._show_cache(result.usage)
+        self._show_cache(result.usage, result.reuse)
         self.made.show_values(result.sampling)
         self.candidates.show_report(self._candidates_of(message.id) if message is not None else None)
         self.show()
@@ -80,13 +81,9 @@ class AnswerFacts(QFrame):
         colours = ("track3", "track4", "track2", "track0")
         self.time.set_parts(list(zip(parts.values(), colours, strict=True)))
 
-    def _show_cache(self, usage: Usage) -> None:
+    def _show_cache(self, usage: Usage, reuse: Reuse | None) -> None:
         self.cache.set_parts([(usage.cached, "track1"), (usage.new, "track2")])
-        if usage.cached:
-            text = f"{usage.cached} of {usage.prompt} prompt tokens were reused, {usage.new} were computed."
-        else:
-            text = f"All {usage.prompt} prompt tokens were computed: nothing before them was in the cache."
-        self.words.setText(text)
+        self.words.setText(reuse_words(usage, reuse))
 
 
 class MadeWith(QFrame):

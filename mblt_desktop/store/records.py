@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runtime.errors import ErrorInfo
-from runtime.messages import Finished, Segment, StopReason, Timings, Usage, Word
+from runtime.messages import Finished, Reuse, Segment, StopReason, Timings, Usage, Word
 from runtime.sampling_params import UsedValue
 
 MessageState = Literal["writing", "done", "failed", "interrupted"]
@@ -60,11 +60,20 @@ class Result:
     """What the answer was made with."""
     left_out: int = 0
     """Earlier turns that the model was not given, to keep within its context."""
+    reuse: Reuse | None = None
+    """How the prompt met what was kept of the conversation."""
 
     @classmethod
     def of(cls, event: Finished) -> Result:
         """How the runtime says an answer came out."""
-        return cls(event.reason, event.usage, event.timings, sampling=event.sampling, left_out=event.left_out)
+        return cls(
+            event.reason,
+            event.usage,
+            event.timings,
+            sampling=event.sampling,
+            left_out=event.left_out,
+            reuse=event.reuse,
+        )
 
 
 @dataclass(slots=True)
@@ -169,6 +178,7 @@ def result_from_json(text: str) -> Result:
             ErrorInfo(**data["error"]) if "error" in data else None,
             tuple(_used_value(row) for row in data.get("sampling", ())),
             int(data.get("left_out", 0)),
+            Reuse(**data["reuse"]) if "reuse" in data else None,
         )
     except (ValueError, TypeError, AttributeError, KeyError):
         return Result()
