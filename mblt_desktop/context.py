@@ -10,6 +10,7 @@ from PySide6.QtCore import SignalInstance
 
 from mblt_desktop.devices.monitor import DeviceMonitor
 from mblt_desktop.dispatcher import Dispatcher
+from mblt_desktop.model_jobs import ModelJobs
 from mblt_desktop.paths import Paths
 from mblt_desktop.theme import ThemeManager
 from runtime.errors import ErrorInfo
@@ -76,6 +77,11 @@ class AppContext:
     paths: Paths
     shell: Shell | None = field(default=None)
     devices: DeviceMonitor = field(default_factory=DeviceMonitor)
+    jobs: ModelJobs = field(init=False)
+    """Installing, verifying and removing models."""
+
+    def __post_init__(self) -> None:
+        self.jobs = ModelJobs(self.dispatcher, self.bridge.host.submit, self.bridge.host.cancel)
 
     def submit(self, command: Command) -> None:
         """Give the runtime a command; returns at once."""

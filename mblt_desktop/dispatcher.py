@@ -58,6 +58,8 @@ class Dispatcher(QObject):
         self._watchers: dict[str, Watcher] = {}
         self.loaded: dict[str, ModelInfo] = {}
         """What is loaded now, by model id: for panes that are made after the events went by."""
+        self.loading: dict[str, ModelLoading] = {}
+        """What is being loaded now, the same way."""
         self._signals = {
             ModelLoading: self.model_loading,
             ModelLoaded: self.model_loaded,
@@ -101,15 +103,22 @@ class Dispatcher(QObject):
                 watcher(event)
             except Exception:  # noqa: BLE001 - one broken listener must not swallow the others' events
                 sys.excepthook(*sys.exc_info())
-        if isinstance(event, ModelLoaded):
-            self.loaded.pop(event.info.model_id, None)
-            self.loaded[event.info.model_id] = event.info
-        elif isinstance(event, ModelUnloaded | ModelFailed):
-            self.loaded.pop(event.model_id, None)
+        self._mirror(event)
         signal = self._signals.get(type(event))
         if signal is not None:
             signal.emit(event)
         self.event_received.emit(event)
+
+    def _mirror(self, event: Event) -> None:
+        if isinstance(event, ModelLoading):
+            self.loading[event.model_id] = event
+        elif isinstance(event, ModelLoaded):
+            self.loading.pop(event.info.model_id, None)
+            self.loaded.pop(event.info.model_id, None)
+            self.loaded[event.info.model_id] = event.info
+        elif isinstance(event, ModelUnloaded | ModelFailed):
+            self.loading.pop(event.model_id, None)
+            self.loaded.pop(event.model_id, None)
 
 
 def merge_deltas(events: list[Event]) -> list[Event]:

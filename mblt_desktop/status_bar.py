@@ -32,7 +32,7 @@ class StatusBar(QFrame):
         self.layout_words = Label("", "muted", "small")
         self.readings = Label("", "muted", "small", tabular=True)
         self.models = ElidedLabel("No model loaded", "muted", "small")
-        self.loading = Label("", "muted", "small")
+        self.loading = ElidedLabel("", "muted", "small")
         self.progress = QProgressBar()
         self.progress.setTextVisible(False)
         self.progress.setFixedWidth(96)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.store.records import new_id
+from mblt_desktop.model_jobs import RunningJob
 from runtime.errors import ErrorInfo
 from runtime.messages import (
     CatalogRow,
     Event,
     Failed,
-    FetchModel,
     JobFinished,
     JobProgress,
     ListModels,
@@ -44,9 +43,8 @@ class ChatModels(QObject):
         """The model that is to answer next, on its way."""
         self.rows: tuple[CatalogRow, ...] | None = None
         """The catalogue's models; None until it has answered."""
-        self.fetching: dict[str, JobProgress | None] = {}
-        """Progress by model id."""
-        self._requests: dict[str, str] = {}
+        self._fetched: set[str] = set()
+        """What was asked for here: its failure is said here."""
         self._ready: dict[str, ModelInfo] = {}
         """Every loaded chat or image model by id; several can be loaded side by side."""
         self._chosen = ""
@@ -59,6 +57,8 @@ class ChatModels(QObject):
         dispatcher.model_loaded.connect(self._on_loaded)
         dispatcher.model_unloaded.connect(self._on_unloaded)
         dispatcher.model_failed.connect(self._on_failed)
+        context.jobs.changed.connect(self._on_job_changed)
+        context.jobs.ended.connect(self._on_job_ended)
 
     # -- what is there ----------------------------------------------------------------------------
 
@@ -97,6 +97,12 @@ class ChatModels(QObject):
         chat = [row for row in offered if row.kind == "chat" and row.device == "simulated"]
         speech = [row for row in offered if row.kind == "speech" and row.device == "cpu"]
         return (chat or [row for row in offered if row.kind == "chat"])[:1] + speech[:1]
+
+    @property
+    def fetching(self) -> dict[str, JobProgress | None]:
+        """Models on their way to the disk, whichever pane asked for them; None while one waits."""
+        jobs = self._context.jobs.running.values()
+        return {job.model_id: job.progress for job in jobs if job.kind == "install"}
 
     def title(self, model_id: str) -> str:
         """A model's name for people."""
@@ -156,31 +162,24 @@ class ChatModels(QObject):
     def fetch_missing(self) -> None:
         """Fetch what a first start needs; the chat model is loaded as soon as it is there."""
         for row in self.missing:
-            if row.model_id not in self.fetching:
-                request_id = new_id()
-                self.fetching[row.model_id] = None
-                self._requests[request_id] = row.model_id
-                self._context.dispatcher.watch(request_id, self._on_job_event)
-                self._context.submit(FetchModel(request_id, row.model_id))
-        self.changed.emit()
+            self._fetched.add(row.model_id)
+            self._context.jobs.start("install", row.model_id)
 
     def cancel_fetch(self, model_id: str) -> None:
         """Stop a fetch; what has arrived is kept for the next try."""
-        for request_id, fetched in self._requests.items():
-            if fetched == model_id:
-                self._context.cancel(request_id)
+        self._context.jobs.cancel(model_id)
 
-    def _on_job_event(self, event: Event) -> None:
-        request_id = str(getattr(event, "request_id", ""))
-        if isinstance(event, JobProgress):
-            self.fetching[self._requests[request_id]] = event
-            self.changed.emit()
-            return
-        self.fetching.pop(self._requests.pop(request_id), None)
-        if isinstance(event, Failed):
+    @Slot(str)
+    def _on_job_changed(self, _model_id: str) -> None:
+        self.changed.emit()
+
+    @Slot(object, object)
+    def _on_job_ended(self, job: RunningJob, event: Event) -> None:
+        if isinstance(event, Failed) and job.model_id in self._fetched:
             self.failed.emit(event.error)
         elif isinstance(event, JobFinished):
             self.refresh()
+        self._fetched.discard(job.model_id)
         self.changed.emit()
 
     @Slot(object)

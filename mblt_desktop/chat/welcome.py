@@ -46,7 +46,7 @@ class Welcome(QWidget):
     def refresh(self) -> None:
         """Say what holds now."""
         models = self._models
-        ready = bool(models.installed) and not models.fetching
+        ready = bool(models.installed)
         self._more.setVisible(ready)
         if ready:
             self._show(

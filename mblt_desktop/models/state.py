@@ -1,4 +1,4 @@
-"""What the Models pane knows: the catalogue, what is loaded, and the jobs it started."""
+"""What the Models pane knows: the catalogue, what is loaded, and what is done with which model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.context import AppContext
+from mblt_desktop.model_jobs import JobKind, RunningJob
 from runtime.errors import ErrorInfo
 from runtime.messages import (
     Cancelled,
     CatalogRow,
     Event,
     Failed,
-    FetchModel,
     ImportModel,
     JobFinished,
     JobProgress,
@@ -28,31 +28,12 @@ from runtime.messages import (
     ModelLoading,
     ModelsListed,
     ModelUnloaded,
-    RemoveModel,
     UnloadModel,
     UnloadSpeech,
-    VerifyModel,
 )
 from runtime.settings import layout_request
 
-JobKind = Literal["install", "verify", "remove"]
-_COMMANDS: dict[JobKind, type[FetchModel | VerifyModel | RemoveModel]] = {
-    "install": FetchModel,
-    "verify": VerifyModel,
-    "remove": RemoveModel,
-}
 _LAST_USED = {"chat": "state.chat_model", "image": "state.image_model", "speech": "state.speech_model"}
-
-
-@dataclass(slots=True)
-class RunningJob:
-    """A job of this pane."""
-
-    request_id: str
-    kind: JobKind
-    progress: JobProgress | None = None
-    """None while it waits for its turn."""
-    cancelling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +71,22 @@ class ModelsState(QObject):
         """None until the catalogue has answered."""
         self.notice = ""
         self.loaded: dict[str, ModelInfo] = dict(context.dispatcher.loaded)
-        self.loading: dict[str, ModelLoading] = {}
-        self.jobs: dict[str, RunningJob] = {}
+        self.loading: dict[str, ModelLoading] = dict(context.dispatcher.loading)
         self.troubles: dict[str, Trouble] = {}
         self.imports: dict[str, Import] = {}
-        self._model_of: dict[str, str] = {}
         dispatcher = context.dispatcher
         dispatcher.models_listed.connect(self._on_listed)
         dispatcher.model_loading.connect(self._on_loading)
         dispatcher.model_loaded.connect(self._on_loaded)
         dispatcher.model_unloaded.connect(self._on_unloaded)
         dispatcher.model_failed.connect(self._on_failed)
+        context.jobs.changed.connect(self.model_changed)
+        context.jobs.ended.connect(self._on_job_ended)
+
+    @property
+    def jobs(self) -> dict[str, RunningJob]:
+        """What is being done now, by model id, whichever pane began it."""
+        return self._context.jobs.running
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -110,23 +96,12 @@ class ModelsState(QObject):
 
     def start(self, kind: JobKind, model_id: str) -> None:
         """Install, verify or remove a model; does nothing while another job of it runs."""
-        if model_id in self.jobs:
-            return
-        request_id = uuid.uuid4().hex
         self.troubles.pop(model_id, None)
-        self.jobs[model_id] = RunningJob(request_id, kind)
-        self._model_of[request_id] = model_id
-        self._context.dispatcher.watch(request_id, self._on_job_event)
-        self._context.submit(_COMMANDS[kind](request_id, model_id))
-        self.model_changed.emit(model_id)
+        self._context.jobs.start(kind, model_id)
 
     def cancel(self, model_id: str) -> None:
         """Ask the model's job to stop."""
-        job = self.jobs.get(model_id)
-        if job is not None and not job.cancelling:
-            job.cancelling = True
-            self._context.cancel(job.request_id)
-            self.model_changed.emit(model_id)
+        self._context.jobs.cancel(model_id)
 
     def load(self, row: CatalogRow) -> None:
         """Load an installed model with the layout of the settings.
@@ -188,17 +163,6 @@ class ModelsState(QObject):
         self.notice = event.notice
         self.listed.emit()
 
-    def _on_job_event(self, event: Event) -> None:
-        """Delivered by the dispatcher, in the window's thread."""
-        if not isinstance(event, JobProgress | JobFinished | Cancelled | Failed):
-            return
-        model_id = self._model_of[event.request_id]
-        if isinstance(event, JobProgress):
-            self.jobs[model_id].progress = event
-        else:
-            self._end_job(model_id, event)
-        self.model_changed.emit(model_id)
-
     def _on_import_event(self, event: Event) -> None:
         """Delivered by the dispatcher, in the window's thread."""
         if not isinstance(event, JobProgress | JobFinished | Cancelled | Failed):
@@ -213,13 +177,13 @@ class ModelsState(QObject):
                 self._context.toast(event.message)
         self.import_changed.emit(event.request_id)
 
-    def _end_job(self, model_id: str, event: JobFinished | Cancelled | Failed) -> None:
-        job = self.jobs.pop(model_id)
-        del self._model_of[job.request_id]
+    @Slot(object, object)
+    def _on_job_ended(self, job: RunningJob, event: Event) -> None:
         if isinstance(event, Failed):
-            self.troubles[model_id] = Trouble(event.error, job.kind)
+            self.troubles[job.model_id] = Trouble(event.error, job.kind)
         elif isinstance(event, JobFinished):
             self._context.toast(event.message)
+        self.model_changed.emit(job.model_id)
 
     @Slot(object)
     def _on_loading(self, event: ModelLoading) -> None:

@@ -57,11 +57,15 @@ def test_only_neighbouring_deltas_of_one_request_are_joined():
 
 
 def test_what_is_loaded_is_known_to_panes_made_later(qtbot, bridge, dispatcher):
+    bridge.host.post(ModelLoading("a", "Reading the weights"))
+    qtbot.waitUntil(lambda: set(dispatcher.loading) == {"a"})
+
     def info(model_id: str, kind: str) -> ModelInfo:
         return ModelInfo(model_id, model_id, kind, "", "", "", True, None, 1, 1)
 
     bridge.host.post(ModelLoaded(info("a", "image")), ModelLoaded(info("w", "speech")))
     qtbot.waitUntil(lambda: len(dispatcher.loaded) == 2)
+    assert dispatcher.loading == {}
     assert dispatcher.loaded_model("chat", "image").model_id == "a"
     assert dispatcher.loaded_model("speech").model_id == "w"
     bridge.host.post(ModelUnloaded("a"), ModelFailed("w", ErrorInfo("x", "Lost.")))

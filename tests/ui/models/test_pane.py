@@ -359,3 +359,32 @@ def test_in_a_narrow_window_every_button_can_be_reached(listed: ModelsPane) -> N
         assert card.mapTo(listed, card.rect().topRight()).x() < listed.width()
     listed.resize(1200, 800)
     assert listed.disk.isVisible()
+
+
+def test_an_installation_begun_in_another_pane_is_shown_and_can_be_cancelled(
+    listed: ModelsPane, context: AppContext, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+) -> None:
+    assert context.jobs.start("install", CHAT.model_id)
+    assert not context.jobs.start("install", CHAT.model_id)
+    card = listed.cards[CHAT.model_id]
+    request = _request(bridge, FetchModel)
+    say(JobProgress(request, "Converting", 1, 2))
+    assert "Converting" in _words(card)
+    assert _buttons(card) == set()
+    _click(qtbot, card.progress.cancel)
+    assert bridge.host.cancelled == [request]
+    say(Cancelled(request))
+    assert _buttons(card) == {"Install"}
+
+
+def test_a_pane_made_while_a_model_loads_or_is_fetched_shows_it(
+    qtbot: QtBot, context: AppContext, say: Say
+) -> None:
+    context.jobs.start("install", CHAT.model_id)
+    say(ModelLoading(SPEECH.model_id, "Reading the weights"))
+    pane = ModelsPane(context)
+    qtbot.addWidget(pane)
+    say(ModelsListed((CHAT, SPEECH)))
+    assert "waiting for its turn" in _words(pane.cards[CHAT.model_id])
+    assert "Loading: Reading the weights" in _words(pane.cards[SPEECH.model_id])
+    assert _buttons(pane.cards[SPEECH.model_id]) == set()
