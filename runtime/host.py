@@ -217,6 +217,8 @@ class Host:
     def _tell_models(self, command: ForgetConversation | SetEngineOptions) -> None:
         if isinstance(command, SetEngineOptions):
             self.config = replace(self.config, engine=command.options)
+        elif self.config.kv_dir.is_dir():  # what the disk keeps is deleted with no model loaded, too
+            self._give(self._lane("library", _library), command)
         for name, lane in self._lanes.items():
             if name not in _SERVICES:
                 lane.put(command)

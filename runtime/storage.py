@@ -47,3 +47,17 @@ def clear_downloads(config: RuntimeConfig) -> int:
             error, str(config.downloads_dir), unharmed="Installed models are unharmed."
         ) from error
     return before
+
+
+def clear_kept_caches(config: RuntimeConfig) -> int:
+    """Delete the caches of conversations; returns the bytes freed. Raises StorageError if the disk refuses."""
+    before = bytes_below(config.kv_dir)
+    try:
+        shutil.rmtree(config.kv_dir)
+    except FileNotFoundError:  # cleared already, or just replaced by a model that is writing
+        pass
+    except OSError as error:
+        raise storage_error(
+            error, str(config.kv_dir), unharmed="Conversations are unharmed; they are read again."
+        ) from error
+    return before

@@ -15,7 +15,7 @@ from mblt_desktop.settings.row import Card
 from mblt_desktop.widgets import Button, ElidedLabel, Label
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo, to_info
-from runtime.storage import bytes_below, clear_downloads
+from runtime.storage import bytes_below, clear_downloads, clear_kept_caches
 
 _PRIVACY = (
     "Everything runs on this computer. There is no account and no telemetry, and nothing you write, say or "
@@ -27,7 +27,7 @@ class StoragePage(SettingsPage):
     """Sizes are counted in the background each time the page comes to the front."""
 
     _counted = Signal(object)
-    _cleared = Signal(object)
+    _cleared = Signal(str, object)
 
     def __init__(self, context: AppContext) -> None:
         super().__init__(
@@ -46,13 +46,13 @@ class StoragePage(SettingsPage):
             "Pictures and sound": FolderRow("Pictures and sound", paths.media),
             "Conversations and transcripts": FolderRow("Conversations and transcripts", paths.database),
             "Downloads": FolderRow("Downloads", self._config.downloads_dir),
+            "Caches of conversations": FolderRow("Caches of conversations", self._config.kv_dir),
             "Settings": FolderRow("Settings", paths.settings_file),
         }
-        self.clear = Button("Clear", "trash")
-        self.clear.setAccessibleName("Clear downloads")
-        self.clear.setToolTip("Unfinished downloads start over; installed models stay.")
-        self.clear.setEnabled(False)
-        self.folders["Downloads"].buttons.insertWidget(0, self.clear)
+        self.clear = self._add_clear("Downloads", "Unfinished downloads start over; installed models stay.")
+        self.clear_caches = self._add_clear(
+            "Caches of conversations", "Conversations stay; a long one is read again once."
+        )
         card = Card("On the disk")
         for row in self.folders.values():
             card.add(row)
@@ -67,9 +67,18 @@ class StoragePage(SettingsPage):
         self._counted.connect(self._on_counted)
         self._cleared.connect(self._on_cleared)
         self.clear.clicked.connect(self._on_clear_clicked)
+        self.clear_caches.clicked.connect(self._on_clear_caches_clicked)
         app = QCoreApplication.instance()
         if app is not None:
             app.aboutToQuit.connect(self.close_jobs)
+
+    def _add_clear(self, name: str, what_happens: str) -> Button:
+        button = Button("Clear", "trash")
+        button.setAccessibleName(f"Clear {name[0].lower()}{name[1:]}")
+        button.setToolTip(what_happens)
+        button.setEnabled(False)
+        self.folders[name].buttons.insertWidget(0, button)
+        return button
 
     def activated(self) -> None:
         """Count again."""
@@ -93,19 +102,28 @@ class StoragePage(SettingsPage):
         for name, size in sizes.items():
             self.folders[name].show_size(size)
         self.clear.setEnabled(sizes["Downloads"] > 0)
+        self.clear_caches.setEnabled(sizes["Caches of conversations"] > 0)
 
     @Slot()
     def _on_clear_clicked(self) -> None:
         self.clear.setEnabled(False)
-        config = self._config
-        self._start(lambda: clear_downloads(config), self._cleared.emit)
+        self._clear("Downloads", clear_downloads)
 
-    @Slot(object)
-    def _on_cleared(self, outcome: int | ErrorInfo) -> None:
+    @Slot()
+    def _on_clear_caches_clicked(self) -> None:
+        self.clear_caches.setEnabled(False)
+        self._clear("Caches of conversations", clear_kept_caches)
+
+    def _clear(self, name: str, clear: Callable[[RuntimeConfig], int]) -> None:
+        config, done = self._config, self._cleared
+        self._start(lambda: clear(config), lambda outcome: done.emit(name, outcome))
+
+    @Slot(str, object)
+    def _on_cleared(self, name: str, outcome: int | ErrorInfo) -> None:
         if isinstance(outcome, ErrorInfo):
             self._context.show_error(outcome)
         else:
-            self._context.toast(f"Downloads cleared: {say_bytes(outcome)} freed.")
+            self._context.toast(f"{name} cleared: {say_bytes(outcome)} freed.")
         self.activated()
 
 

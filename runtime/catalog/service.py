@@ -17,12 +17,14 @@ from runtime.catalog.library import Library
 from runtime.config import RuntimeConfig
 from runtime.devices import active_device, find_boards
 from runtime.errors import DownloadError, to_info
+from runtime.kv_store import KvStore
 from runtime.lane import CancelMarks, Post
 from runtime.messages import (
     Cancelled,
     Command,
     Failed,
     FetchModel,
+    ForgetConversation,
     ImportModel,
     JobFinished,
     JobProgress,
@@ -59,6 +61,7 @@ class LibraryService:
         boards: Callable[[], list[str]] = _real_boards,
     ) -> None:
         self._library = Library(config, entries)
+        self._kept = KvStore(config.kv_dir)
         self._offline = config.device == "simulated"
         self._boards = boards
         self._post = post
@@ -73,11 +76,13 @@ class LibraryService:
         """Nothing is slow here; the heavy parts are imported by the job that needs them."""
 
     def handle(self, command: Command) -> None:
-        """List at once; queue everything else."""
+        """List, and forget a conversation, at once; queue everything else."""
         if isinstance(command, ListModels):
             self._list()
             if command.ask_hub:
                 self._ask_hub_once()
+        elif isinstance(command, ForgetConversation):
+            self._kept.forget(command.conversation_id)
         elif isinstance(command, FetchModel | ImportModel | VerifyModel | RemoveModel):
             with self._lock:
                 self._waiting.append(command)

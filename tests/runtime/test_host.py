@@ -6,8 +6,10 @@ from pathlib import Path
 
 from runtime.config import RuntimeConfig
 from runtime.host import Host
+from runtime.kv_store import KvStore, ModelKey
 from runtime.lane import Lane
-from runtime.messages import ListMicrophones, StopAudio
+from runtime.messages import ForgetConversation, ListMicrophones, StopAudio
+from runtime.reuse import Said
 
 
 class Runner:
@@ -36,3 +38,20 @@ def test_a_lane_starts_at_its_first_command_and_never_after_the_end(tmp_path: Pa
     assert host.stop() == []
     host.submit(StopAudio("p"))
     assert [runner.name for runner in RUNNERS if runner.started] == ["microphone"]
+
+
+def test_what_the_disk_keeps_of_a_deleted_conversation_goes_without_a_model(tmp_path: Path) -> None:
+    store = KvStore(RuntimeConfig(tmp_path).kv_dir)
+    key = ModelKey("m", "layout", "digest")
+
+    def dump(folder: str) -> None:
+        (Path(folder) / "cache.bin").write_bytes(b"kv")
+
+    host = Host(RuntimeConfig(tmp_path), lambda: None)
+    host.submit(ForgetConversation("nothing is kept"))
+    for name in "ab":
+        store.save(key, name, [1], Said(()), dump)
+    host.submit(ForgetConversation("a"))
+    assert host.stop() == []
+    assert store.find(key, "a") is None
+    assert store.find(key, "b") is not None

@@ -9,7 +9,7 @@ import pytest
 from runtime.catalog.library import Library
 from runtime.config import RuntimeConfig
 from runtime.errors import DownloadError
-from runtime.storage import bytes_below, clear_downloads
+from runtime.storage import bytes_below, clear_downloads, clear_kept_caches
 
 
 def test_sizes_count_every_file_once_and_follow_no_link(tmp_path: Path) -> None:
@@ -47,3 +47,13 @@ def test_nothing_is_cleared_while_models_are_being_installed(tmp_path: Path) -> 
     with Library(config).locked(), pytest.raises(DownloadError, match="just now"):
         clear_downloads(config)
     assert part.exists()
+
+
+def test_clearing_kept_caches_leaves_the_rest(tmp_path: Path) -> None:
+    config = RuntimeConfig(tmp_path)
+    assert clear_kept_caches(config) == 0
+    (config.kv_dir / "model" / "conversation").mkdir(parents=True)
+    (config.kv_dir / "model" / "conversation" / "data").write_bytes(b"x" * 100)
+    (tmp_path / "mblt.sqlite").write_bytes(b"x")
+    assert clear_kept_caches(config) == 100
+    assert [path.name for path in tmp_path.iterdir()] == ["mblt.sqlite"]

@@ -334,3 +334,22 @@ def test_sizes_are_counted_and_downloads_cleared(
     assert not part.exists()
     assert shell.toasts == ["Downloads cleared: 2 MB freed."]
     assert shell.errors == []
+
+
+def test_kept_caches_are_counted_and_cleared(
+    pane: SettingsPane, context: AppContext, shell: Remembered, qtbot: QtBot
+) -> None:
+    page = page_of(pane, StoragePage)
+    assert isinstance(page, StoragePage)
+    folder = RuntimeConfig(context.paths.data).kv_dir / "model" / "conversation"
+    folder.mkdir(parents=True)
+    (folder / "data").write_bytes(b"x" * 3_000_000)
+    pane.show_page("storage")
+    row = page.folders["Caches of conversations"]
+    qtbot.waitUntil(lambda: row.size_words.text() == "3 MB")
+    assert not page.clear.isEnabled()
+    qtbot.waitUntil(page.clear_caches.isEnabled)
+    page.clear_caches.click()
+    qtbot.waitUntil(lambda: row.size_words.text() == "empty")
+    assert not folder.exists()
+    assert shell.toasts == ["Caches of conversations cleared: 3 MB freed."]
