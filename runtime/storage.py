@@ -50,7 +50,7 @@ def clear_downloads(config: RuntimeConfig) -> int:
 
 
 def clear_kept_caches(config: RuntimeConfig) -> int:
-    """Delete the caches of conversations; returns the bytes freed. Raises StorageError if the disk refuses."""
+    """Delete the caches of conversations; returns the bytes freed. Raises StorageError if that fails."""
     before = bytes_below(config.kv_dir)
     try:
         shutil.rmtree(config.kv_dir)
