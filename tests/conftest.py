@@ -19,6 +19,8 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"
 os.environ["HF_HUB_OFFLINE"] = "1"
 # As the program itself sets it on two cores; torch reads it when it is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The simulated device computes exactly, so that plain transformers can be the oracle token by token.
+os.environ["MBLT_SIM_PRECISION"] = "float32"
 
 import pytest
 from hypothesis import settings

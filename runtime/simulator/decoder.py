@@ -21,6 +21,7 @@ from runtime.simulator.artifact import Header
 from runtime.simulator.blas import set_threads
 from runtime.simulator.executor import Row, Shape, flat
 from runtime.simulator.kv import KvMemory, KvShape
+from runtime.simulator.quantised import prepare
 from runtime.simulator.weights import Weights
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Decoder(AttentionStack):
         self._layers = self.take_layers(weights, arch)
         self._norm = weights.take("norm", arch.hidden)
         head = weights.take_optional("lm_head", arch.hidden, arch.vocab)
-        self._head = weights.take("embedding", arch.vocab, arch.hidden).T if head is None else head
+        self._head = prepare(weights.take("embedding", arch.vocab, arch.hidden).T if head is None else head)
         self.outputs: Sequence[Shape] = ((1, 1, arch.vocab),)
 
     def take_layers(self, weights: Weights, arch: DecoderArchitecture) -> list[Layer]:
@@ -232,7 +233,8 @@ def gated(x: Array, gate_up: Array, bias: Array | None = None) -> Array:
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """x (n, in) through weight (in, out): (n, out)."""
     # For a matrix BLAS packs the whole weight first, which costs more than to read it for a few vectors.
-    y: Array = np.stack([row @ weight for row in x]) if len(x) <= _FEW else x @ weight
+    few = len(x) <= _FEW and isinstance(weight, np.ndarray)
+    y: Array = np.stack([row @ weight for row in x]) if few else x @ weight
     if bias is not None:
         y += bias
     return y
@@ -294,9 +296,9 @@ def take_layer(weights: Weights, arch: DecoderArchitecture, number: int, width: 
     prefix = f"layers.{number}."
     return Layer(
         **take_attention(weights, arch, number, width),
-        gate_up=weights.take(prefix + "gate_up", arch.hidden, 2 * arch.intermediate),
+        gate_up=prepare(weights.take(prefix + "gate_up", arch.hidden, 2 * arch.intermediate)),
         gate_up_bias=weights.take_optional(prefix + "gate_up_bias", 2 * arch.intermediate),
-        down=weights.take(prefix + "down", arch.intermediate, arch.hidden),
+        down=prepare(weights.take(prefix + "down", arch.intermediate, arch.hidden)),
         down_bias=weights.take_optional(prefix + "down_bias", arch.hidden),
     )
 
@@ -310,11 +312,11 @@ def take_attention(
     prefix = f"layers.{number}."
     return {
         "input_norm": weights.take(prefix + "input_norm", hidden),
-        "qkv": weights.take(prefix + "qkv", width or hidden, fused),
+        "qkv": prepare(weights.take(prefix + "qkv", width or hidden, fused)),
         "qkv_bias": weights.take_optional(prefix + "qkv_bias", fused),
         "query_norm": weights.take_optional(prefix + "query_norm", size),
         "key_norm": weights.take_optional(prefix + "key_norm", size),
-        "output": weights.take(prefix + "output", arch.heads * size, hidden),
+        "output": prepare(weights.take(prefix + "output", arch.heads * size, hidden)),
         "output_bias": weights.take_optional(prefix + "output_bias", hidden),
         "mlp_norm": weights.take(prefix + "mlp_norm", hidden),
     }
