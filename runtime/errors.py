@@ -33,7 +33,8 @@
     └── InternalError           a fault of ours, with its traceback in `detail`
 
 The runtime raises these with all the words a person needs; nothing parses them. `summary` names the file
-or setting, `unharmed` says what is still fine, `remedy` says what to do, `detail` is for the Details box.
+or setting, `unharmed` says what is still fine (each branch of the tree has words of its own for where nothing
+closer is known), `remedy` says what to do, `detail` is for the Details box.
 """
 
 from __future__ import annotations
@@ -63,12 +64,14 @@ class MbltError(Exception):
     """Base of every failure that is shown to a person."""
 
     code: ClassVar[str] = "error"
+    usually_unharmed: ClassVar[str] = "Your conversations, transcripts and recordings are unharmed."
+    """What is still fine, whatever failed in this branch of the tree."""
 
     def __init__(self, summary: str, *, remedy: str = "", unharmed: str = "", detail: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
-        self.unharmed = unharmed
+        self.unharmed = unharmed or self.usually_unharmed
         self.detail = detail
 
     @property
@@ -81,6 +84,7 @@ class SettingError(MbltError):
     """A value that its setting does not take; `setting` is the setting's key."""
 
     code = "setting.invalid"
+    usually_unharmed = "Nothing was changed."
 
     def __init__(
         self,
@@ -135,6 +139,7 @@ class ModelError(MbltError):
     """Something is wrong with a model folder."""
 
     code = "model"
+    usually_unharmed = "The other models are unharmed."
 
 
 class ModelNotFoundError(ModelError):
@@ -171,6 +176,7 @@ class RequestError(MbltError):
     """One request failed; the model and the conversation stay usable."""
 
     code = "request"
+    usually_unharmed = "The model and the conversation stay usable."
 
 
 class ContextFullError(RequestError):
@@ -195,6 +201,7 @@ class DownloadError(MbltError):
     """A download did not finish."""
 
     code = "download"
+    usually_unharmed = "Installed models are unharmed."
 
 
 class NetworkError(DownloadError):
@@ -213,6 +220,7 @@ class MediaError(MbltError):
     """A dropped file cannot be used."""
 
     code = "media"
+    usually_unharmed = "The file was not changed."
 
 
 class AudioError(MediaError):
@@ -231,12 +239,14 @@ class MicrophoneError(MbltError):
     """No microphone, or it stopped delivering."""
 
     code = "microphone"
+    usually_unharmed = "Finished takes are unharmed."
 
 
 class StorageError(MbltError):
     """Reading or writing the user's data failed."""
 
     code = "storage"
+    usually_unharmed = "What was saved before is unharmed."
 
 
 class DiskFullError(StorageError):
@@ -261,6 +271,7 @@ class TraceError(MbltError):
     """A recording could not be made, read or exported."""
 
     code = "trace"
+    usually_unharmed = "The other recordings are unharmed."
 
 
 class InternalError(MbltError):

@@ -234,7 +234,11 @@ def _reading(path: Path) -> Iterator[tuple[BinaryIO, bytes]]:
             detail=f"{type(error).__name__}: {error}",
         ) from error
     except ValueError as error:  # a NUL in the path
-        raise ImageError("The path of the picture is not valid.", detail=str(error)) from error
+        raise ImageError(
+            "The path of the picture is not valid.",
+            remedy="Give the file a plain name, then add it again.",
+            detail=str(error),
+        ) from error
     with file:
         head = file.read(_HEAD_BYTES)
         file.seek(0)

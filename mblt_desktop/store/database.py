@@ -107,6 +107,8 @@ class Database:
                 StorageError(
                     f"{self.path} was made by a newer version of this program.",
                     unharmed="The file is unharmed.",
+                    remedy="Update this program to see and save chats again; until then they last as long as "
+                    "the window is open.",
                 )
             )
         except sqlite3.DatabaseError as error:

@@ -81,7 +81,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
         )
     spec, _revision = reader.text(), reader.number("I")
     if spec != "WhisperSpec":
-        raise ModelUnsupportedError(f"{path.name} is a {spec} model, not a Whisper.")
+        raise ModelUnsupportedError(
+            f"{path.name} is a {spec} model, not a Whisper.", remedy="Choose a Whisper model."
+        )
     count = reader.number("I")
     if count > _MAX_ARRAYS:
         raise ModelDamagedError(

@@ -128,7 +128,11 @@ def rename(path: Path, title: str) -> None:
     _require(path)
     words = " ".join(title.split())[:MAX_TITLE]
     if not words:
-        raise TraceError("A recording needs a title.", unharmed="The old title was kept.")
+        raise TraceError(
+            "A recording needs a title.",
+            remedy="Type at least one letter.",
+            unharmed="The old title was kept.",
+        )
     write_beside(path, title=words)
 
 
@@ -149,7 +153,8 @@ def restore(path: Path) -> None:
     kept = path.parent / TRASH / path.name
     if path.exists() or not kept.exists():
         raise TraceError(
-            f"{path.name} cannot be brought back any more.", unharmed="The other recordings are unharmed."
+            f"{path.name} cannot be brought back any more.",
+            remedy="What was deleted is kept for a day; make a new recording.",
         )
     try:
         _move(kept, path.parent)

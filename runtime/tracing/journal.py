@@ -142,6 +142,7 @@ def _opened(value: Any, path: Path) -> Journal:
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise TraceError(
             f"The unfinished recording {path} holds nothing that can be recovered.",
+            remedy="Nothing needs to be done; make a new recording.",
             unharmed="Finished recordings are unharmed.",
             detail=f"{type(error).__name__}: {error}",
         ) from error

@@ -53,7 +53,8 @@ class TraceServer:
         """
         if not trace.is_file():
             raise TraceError(
-                f"The recording {trace.name} is not there any more.", unharmed="The others are unharmed."
+                f"The recording {trace.name} is not there any more.",
+                remedy="Choose another recording, or bring the file back.",
             )
         self._token = secrets.token_urlsafe(24)
         self._fetched = threading.Event()

@@ -133,7 +133,9 @@ class RecorderService:
             self._finish(recording, None)
         elif command.recording_id not in self._ended:
             error = TraceError(
-                "There is no such recording to stop.", unharmed="Finished recordings are unharmed."
+                "There is no such recording to stop.",
+                remedy="Look in the list: it may have ended by itself.",
+                unharmed="Finished recordings are unharmed.",
             )
             self._post(RecordingFailed(command.recording_id, error.info))
 

@@ -179,7 +179,9 @@ def test_with_a_board_the_vendors_models_are_offered(
     monkeypatch.setattr(module, "vendor_entries", vendor_entries)
     user.lane.put(ListModels(ask_hub=True))
     listed = user.wait_for(ModelsListed, lambda event: bool(event.notice))
-    assert listed.notice == "The model hub could not be asked. Check the network."
+    assert listed.notice == (
+        "The model hub could not be asked. Installed models are unharmed. Check the network."
+    )
     assert _states(listed) == {"tiny-model": "available"}
 
     user.lane.put(ListModels(ask_hub=True))
