@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     with Session(config) as session, recorded(session, config, args.trace):
         session.submit(LoadModel(model.model_id, str(model.folder), layout))
         info = session.wait_for(ModelLoaded, _say_loading).info
+        _clear_line()
         request_id = uuid.uuid4().hex
         session.submit(
             Generate(request_id, "command-line", info.model_id, turns, sampling, time.perf_counter_ns())
@@ -97,6 +98,11 @@ def _say_loading(event: Event) -> None:
         print(f"\r\x1b[K{event.stage}…", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
+def _clear_line() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # noqa: T201
+
+
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -124,7 +130,7 @@ def _document(text: str, info: ModelInfo, finished: Finished) -> dict[str, objec
     return {
         "text": text,
         "reason": finished.reason,
-        "usage": dataclasses.asdict(finished.usage),
+        "usage": {**dataclasses.asdict(finished.usage), "new": finished.usage.new},
         "timings": dataclasses.asdict(finished.timings),
         "tokens_per_second": finished.timings.tokens_per_second(finished.usage.completion),
         "model": info.model_id,

@@ -11,12 +11,12 @@ from typing import Any, cast
 from runtime.catalog.manifest import read_manifest
 from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice, activate, vendor_stack
-from runtime.errors import ModelError, ModelIncompleteError
+from runtime.errors import ModelError, ModelIncompleteError, RequestError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.faults import device_faults
 from runtime.families.user_text import as_data, control_tokens
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
-from runtime.messages import ModelInfo, ModelKind, Turn
+from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
 from runtime.simulator.artifact import refuse_simulated
 
 SAMPLING_KEYS = (
@@ -72,7 +72,15 @@ class CausalLm:
         self.slots = len(self._slots)
 
     def render(self, turns: Sequence[Turn]) -> str:
-        """The conversation as the model's chat template writes it, with the answer's opening."""
+        """The conversation as the model's chat template writes it, with the answer's opening.
+
+        Pictures of earlier turns are passed over: another model may have answered them. Raises RequestError
+        when the last turn has one.
+        """
+        if any(isinstance(part, ImagePart) for part in turns[-1].parts):
+            raise RequestError(
+                f"{self.info.title} cannot see pictures.", remedy="Choose an image model, or ask without one."
+            )
         messages = [{"role": turn.role, "content": as_data(turn.text, self._control)} for turn in turns]
         return cast(
             "str",

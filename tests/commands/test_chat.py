@@ -1,0 +1,98 @@
+"""`mblt-desktop chat`: an answer on standard output, JSON, a trace, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from mblt_desktop import cli
+from tests.perfetto import NAMES, PROBLEMS, perfetto_query
+
+CAPITAL = "What is the capital of France?"
+
+
+@pytest.fixture
+def model(demo_models: Path) -> str:
+    return str(demo_models / "smollm2-135m-instruct-sim")
+
+
+def run(*options: object) -> int:
+    return cli.main(["chat", "--device", "simulated", *map(str, options)])
+
+
+def test_the_answer_goes_to_standard_output_and_its_facts_to_the_other(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-m", model, "-p", CAPITAL, "--temperature", "0") == 0
+    output = capsys.readouterr()
+    assert "Paris" in output.out
+    facts = output.err.strip().split(" · ")
+    assert facts[0].endswith("tok/s")
+    assert facts[1].startswith("first token ")
+    assert facts[3].startswith("prompt ")
+    assert "0 reused" in facts[3]
+    assert facts[4:] == ["stopped: end", "Simulated ARIES (CPU)"]
+
+
+def test_one_json_document_with_the_layout_that_took_effect_and_a_trace(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "answer.json.gz"
+    layout = ("--core-mode", "global4", "--clusters", "0:0")
+    assert (
+        run("-m", model, "-p", CAPITAL, "--json", "--max-tokens", 3, "--seed", 1, *layout, "--trace", trace)
+        == 0
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert document["reason"] == "length"
+    assert document["usage"]["completion"] == 3
+    assert document["usage"]["prompt"] == document["usage"]["new"] + document["usage"]["cached"]
+    assert document["tokens_per_second"] > 0
+    assert document["device"] == "Simulated ARIES (CPU)"
+    assert document["simulated"] is True
+    assert "global4" in json.dumps(document["layout"])
+    problems, spans = perfetto_query(trace, PROBLEMS, NAMES)
+    assert problems == []
+    counts = {row["name"]: row["n"] for row in spans}
+    assert counts["sample"] == 3
+    assert counts["decode step"] == 2  # the first token comes from the prefill
+    assert counts["infer"] >= counts["decode step"] + counts["prefill chunk"]
+
+
+def test_the_prompt_may_be_piped_in_and_a_stop_string_ends_the_answer(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(CAPITAL))
+    assert run("-m", model, "--temperature", "0", "--stop", " Paris") == 0
+    output = capsys.readouterr()
+    assert output.out.strip()
+    assert "Paris" not in output.out
+    assert "stopped: stop_string" in output.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--temperature", "hot"), "--temperature"),
+        (("--top-p", "2"), "--top-p"),
+        (("--core-mode", "global9"), "global9"),
+        (("--device", "gpu"), "gpu"),
+        (("--trace", "trace.doc"), "trace.doc"),
+        (("-m", "no-such-model"), "no-such-model"),
+        (("-p", "  "), "There is no prompt."),
+        (("--image", "picture.png"), "cannot see pictures"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_a_way_out(
+    model: str, capsys: pytest.CaptureFixture[str], options: tuple[str, str], words: str
+) -> None:
+    given = {"-m": model, "-p": CAPITAL, options[0]: options[1]}
+    assert run(*(word for pair in given.items() for word in pair)) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: ")
+    assert words in output.err
+    assert output.err.count("\n") == 1
