@@ -8,6 +8,7 @@ costs depends on the vocabulary, never on the answer's length: counts are kept u
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -189,7 +190,7 @@ class Sampler:
                 detail=f"logits[{token_id}] = {logits[token_id]}",
             )
         if not self._sampling.greedy:
-            token_id = self._sampled(logits)
+            token_id = self._sampled(logits, logits[token_id])
         if self.log is not None:
             self.log.add(given, token_id, self._occurred)
         if self._occurred is not None:
@@ -204,27 +205,42 @@ class Sampler:
             logits[ids] = values
         return logits
 
-    def _sampled(self, logits: Logits) -> int:
-        """Draw after temperature, min-p, top-k and top-p."""
+    def _sampled(self, logits: Logits, peak: np.float32) -> int:
+        """Draw after temperature, min-p, top-k and top-p; `peak` is the highest logit.
+
+        Each of these keeps the tokens above some score, so the cheapest one goes first.
+        """
         sampling = self._sampling
-        scaled = (logits - logits.max()) / np.float32(sampling.temperature)
+        scaled = (logits - peak) / np.float32(sampling.temperature)
         ids: NDArray[np.intp] | None = None
-        if 0 < sampling.top_k < scaled.size:
-            # Ties at the k-th logit all stay in, as in vLLM.
-            kth = np.partition(scaled, scaled.size - sampling.top_k)[scaled.size - sampling.top_k]
-            ids = np.flatnonzero(scaled >= kth)
-            scaled = scaled[ids]
-        weights = np.exp(scaled)
         if sampling.min_p > 0.0:
-            kept = np.flatnonzero(weights >= np.float32(sampling.min_p))  # the likeliest weighs 1
+            ids = np.flatnonzero(scaled >= np.float32(math.log(sampling.min_p)))  # the likeliest is at 0
+            scaled = scaled[ids]
+        if 0 < sampling.top_k < scaled.size:
+            kept = _highest(scaled, sampling.top_k)
             ids = kept if ids is None else ids[kept]
-            weights = weights[kept]
+            scaled = scaled[kept]
+        weights = np.exp(scaled)
         if sampling.top_p < 1.0:
             kept = _nucleus(weights, sampling.top_p)
             ids = kept if ids is None else ids[kept]
             weights = weights[kept]
         index = _pick(weights, self._rng.random())
         return index if ids is None else int(ids[index])
+
+
+def _highest(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Positions of the `count` highest scores, 0 the highest of all; equals of the last all stay, as in vLLM.
+
+    Only scores above a floor are partitioned, as long as there are enough of them.
+    """
+    for floor in _FLOORS:
+        positions = np.flatnonzero(scores >= np.float32(math.log(floor) if floor else -math.inf))
+        if positions.size >= count:
+            break
+    head = scores[positions]
+    edge = np.partition(head, head.size - count)[head.size - count]
+    return cast("NDArray[np.intp]", positions[head >= edge])
 
 
 def _nucleus(weights: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:

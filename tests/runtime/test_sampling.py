@@ -203,3 +203,11 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_the_share(seed: int, top_p
     allowed = set(order[: count + 1].tolist())  # one more, for float32's rounding at the edge
     drawing = sampler(seed=seed, top_p=top_p)
     assert {drawing.draw(values) for _ in range(40)} <= allowed
+
+
+@given(st.integers(0, 2**32), st.integers(1, 400), st.floats(0.1, 5.0))
+def test_top_k_keeps_what_sorting_says_however_flat_the_scores(seed: int, top_k: int, spread: float) -> None:
+    values = np.random.default_rng(seed).normal(0, spread, 400).astype(np.float32)
+    allowed = set(np.argsort(-values)[:top_k].tolist())
+    drawing = sampler(seed=seed, top_k=top_k, temperature=1.0)
+    assert {drawing.draw(values) for _ in range(40)} <= allowed
