@@ -6,8 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QMenu, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QIcon, QKeySequence
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHBoxLayout,
+    QMenu,
+    QVBoxLayout,
+    QWidget,
+)
 
 from mblt_desktop.theme import font
 from mblt_desktop.widgets import Label, Section
@@ -49,7 +57,17 @@ ALSO = (
     ("Chat", "New line in the message", "Shift+Enter"),
     ("Chat", "Rename the selected chat", "F2"),
     ("Chat", "Delete the selected chat", "Del"),
-    ("Go to", "Settings", "Ctrl+6"),
+    ("Image", "Paste a picture", "Ctrl+V"),
+    ("Image", "Larger, smaller", "+, -"),
+    ("Image", "Fit, real size", "0, 1"),
+    ("Image", "Delete the selected picture", "Del"),
+    ("Microphone", "Play or pause", "Ctrl+Space"),
+    ("Microphone", "Delete the selected transcript", "Del"),
+    ("Tracing", "Zoom in, out", "W, S"),
+    ("Tracing", "Move left, right", "A, D"),
+    ("Tracing", "Show all", "F"),
+    ("Tracing", "Next, previous of the same name", "N, P"),
+    ("Tracing", "Rename, delete the selected recording", "F2, Del"),
 )
 """Keys that belong to one widget; listed on the help page."""
 
@@ -88,6 +106,9 @@ def fill_menu(menu: QMenu, actions: dict[str, QAction]) -> None:
 
 
 _GROUPS = ("Chat", "Files", "Tracing", "Go to", "Help")
+"""The menu's parts."""
+_COLUMNS = (("Chat", "Image", "Microphone"), ("Go to", "Tracing", "Files", "Help"))
+"""The help page's, in two columns, so that it fits the smallest window."""
 
 
 class ShortcutsDialog(QDialog):
@@ -97,33 +118,46 @@ class ShortcutsDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Keyboard shortcuts")
         column = QVBoxLayout(self)
-        column.setContentsMargins(24, 20, 24, 16)
+        column.setContentsMargins(24, 8, 24, 16)
         column.setSpacing(16)
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(32)
-        grid.setVerticalSpacing(6)
-        row = 0
-        for group in _GROUPS:
-            grid.addWidget(Section(group), row, 0, Qt.AlignmentFlag.AlignBottom)
-            grid.setRowMinimumHeight(row, 32)
-            row += 1
-            for title, keys in shortcuts_of(group):
-                grid.addWidget(Label(title), row, 0)
-                label = Label(keys, "muted")
-                label.setFont(font(tabular=True))
-                grid.addWidget(label, row, 1)
-                row += 1
-        column.addLayout(grid)
+        columns = QHBoxLayout()
+        columns.setSpacing(48)
+        for groups in _COLUMNS:
+            columns.addLayout(_table(groups))
+        column.addLayout(columns)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.button(QDialogButtonBox.StandardButton.Close).setIcon(QIcon())
         buttons.rejected.connect(self.reject)
         column.addWidget(buttons)
+
+
+def _table(groups: tuple[str, ...]) -> QVBoxLayout:
+    """Titles and keys of some groups under each other."""
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(24)
+    grid.setVerticalSpacing(5)
+    row = 0
+    for group in groups:
+        grid.addWidget(Section(group), row, 0, Qt.AlignmentFlag.AlignBottom)
+        grid.setRowMinimumHeight(row, 30)
+        row += 1
+        for title, keys in shortcuts_of(group):
+            grid.addWidget(Label(title), row, 0)
+            label = Label(keys, "muted")
+            label.setFont(font(tabular=True))
+            grid.addWidget(label, row, 1)
+            row += 1
+    column = QVBoxLayout()
+    column.addLayout(grid)
+    column.addStretch(1)
+    return column
 
 
 def shortcuts_of(group: str) -> list[tuple[str, str]]:
     """Titles and keys of one group, for people."""
     native = QKeySequence.SequenceFormat.NativeText
     listed = [
-        (command.title, sequences(command)[0].toString(native))
+        (command.title, " or ".join(keys.toString(native) for keys in sequences(command)))
         for command in COMMANDS
         if command.group == group and sequences(command)
     ]

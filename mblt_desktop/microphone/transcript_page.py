@@ -200,8 +200,6 @@ class TranscriptPage(Page):
         self._player.moved.connect(self._on_moved)
         self._player.playing_changed.connect(self._on_playing_changed)
         scope = Qt.ShortcutContext.WidgetWithChildrenShortcut
-        finding = QShortcut(QKeySequence(QKeySequence.StandardKey.Find), self, context=scope)
-        finding.activated.connect(self.search.setFocus)
         playing = QShortcut(QKeySequence("Ctrl+Space"), self, context=scope)
         playing.activated.connect(self._play.click)
 

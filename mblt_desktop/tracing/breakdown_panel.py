@@ -201,7 +201,7 @@ class BreakdownPanel(QFrame):
             label.setText(words.duration(found.median(phase)))
         self.legend.setToolTip(f"The middle one of {len(found.steps)} {unit}s")
         told = " The NPU is simulated: its times are this computer's." if self._simulated else ""
-        self.comment.setText(comment(found, unit) + told)
+        self.comment.setText(words.unbroken(comment(found, unit) + told))
 
     @Slot(int)
     def _on_step_activated(self, number: int) -> None:

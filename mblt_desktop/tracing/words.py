@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from runtime.messages import RecordingInfo
 from runtime.tracing.model import Metadata
 
@@ -27,6 +29,11 @@ def clock(seconds: float) -> str:
 def share(part: float) -> str:
     """A part of a whole, e.g. "78 %"; what is there but tiny is not called nothing."""
     return "< 1 %" if 0 < part < 0.005 else f"{part:.0%}".replace("%", " %")
+
+
+def unbroken(text: str) -> str:
+    """The text with every number on one line with its unit."""
+    return re.sub(r"(?<=\d) (?=%|s\b|ms\b|µs\b|ns\b)", "\u00a0", text)
 
 
 def events(count: int) -> str:

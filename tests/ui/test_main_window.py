@@ -23,10 +23,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from mblt_desktop.actions import COMMANDS, sequences, shortcuts_of
+from mblt_desktop.actions import COMMANDS, ShortcutsDialog, sequences, shortcuts_of
 from mblt_desktop.context import AppContext
 from mblt_desktop.devices.monitor import DeviceMonitor
-from mblt_desktop.main_window import GEOMETRY, MainWindow, place_on
+from mblt_desktop.main_window import GEOMETRY, SMALLEST, MainWindow, place_on
 from mblt_desktop.rail import PLACES
 from mblt_desktop.widgets import ErrorBanner
 from runtime.device_readings import Readings
@@ -83,6 +83,21 @@ def test_find_goes_to_the_search_field_of_the_pane_and_escape_empties_it(qtbot, 
     qtbot.keyClicks(search, "tides")
     qtbot.keyClick(search, Qt.Key.Key_Escape)
     assert search.text() == ""
+
+
+def test_find_goes_to_the_text_of_the_transcript_that_is_shown(window: MainWindow):
+    window.navigate("microphone")
+    page = window.pane("microphone").page
+    page.show_growing("talk.wav", Path("talk.wav"), [])
+    page.text.setFocus()
+    QTest.keySequence(page.text, QKeySequence(QKeySequence.StandardKey.Find))
+    assert page.search.hasFocus()
+
+
+def test_the_help_page_fits_the_smallest_window(window: MainWindow):
+    needed = ShortcutsDialog(window).sizeHint()
+    assert needed.width() <= SMALLEST.width()
+    assert needed.height() <= SMALLEST.height()
 
 
 def test_escape_stops_the_answer_of_the_open_chat(qtbot, window: MainWindow, bridge):
