@@ -75,6 +75,15 @@ def _add_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--batch-size", type=int, default=1, metavar="K", help="conversations side by side")
     parser.add_argument("--context-length", type=int, metavar="TOKENS", help="default: the checkpoint's own")
     parser.add_argument("--prefill-chunk", type=int, default=128, metavar="TOKENS", help="default: 128")
+    parser.add_argument(
+        "--image-side", type=int, metavar="PIXELS", help="compile an image model for one square picture"
+    )
+    parser.add_argument(
+        "--split-features", action="store_true", help="the newer of the two layouts of Qwen3-VL"
+    )
+    parser.add_argument(
+        "--draft", type=Path, metavar="HF_DIR", help="folder of an EAGLE-3 draft, to answer by speculation"
+    )
 
 
 def _library(extra: tuple[Entry, ...] = ()) -> Library:
@@ -127,6 +136,9 @@ def _build(args: argparse.Namespace) -> int:
         max_batch_size=args.batch_size,
         context_length=args.context_length,
         prefill_chunk=args.prefill_chunk,
+        image_side=args.image_side,
+        split_features=args.split_features,
+        draft_dir=args.draft,
     )
     library = _library()
     return _each(

@@ -51,6 +51,9 @@ class BuildOptions:
     max_batch_size: int = 1
     context_length: int | None = None
     prefill_chunk: int = 128
+    image_side: int | None = None
+    split_features: bool = False
+    draft_dir: Path | None = None
 
 
 def install(library: Library, model_id: str, job: Job) -> Manifest:
@@ -192,6 +195,9 @@ def _build(source: Path, target: Path, options: BuildOptions, job: Job) -> None:
         max_batch_size=options.max_batch_size,
         context_length=options.context_length,
         prefill_chunk=options.prefill_chunk,
+        image_side=options.image_side,
+        split_features=options.split_features,
+        draft_dir=options.draft_dir,
         progress=progress,
         **keywords,
     )

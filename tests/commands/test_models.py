@@ -24,6 +24,9 @@ from runtime.errors import (
     SettingError,
     StorageError,
 )
+from runtime.simulator.artifact import read_header
+from tests import tiny_qwen3_vl
+from tests.simulator import drafts
 
 Call = Callable[..., int]
 
@@ -174,6 +177,19 @@ def test_wrong_build_options_are_refused_by_name(call: Call, tmp_path: Path) -> 
     checkpoint = _tiny_llama(tmp_path / "checkpoint")
     with pytest.raises(SettingError, match="quadruple"):
         call("build-simulated", str(checkpoint), "mine", "--core-modes", "quadruple")
+
+
+def test_an_image_model_for_one_picture_and_a_model_with_a_draft(call: Call, tmp_path: Path) -> None:
+    pictures = tiny_qwen3_vl.make_checkpoint(tmp_path / "pictures")
+    out = tmp_path / "static"
+    assert call("build-simulated", str(pictures), str(out), "--image-side", "256", "--split-features") == 0
+    assert json.loads((out / "config.json").read_text())["dynamic_vision"] is False
+    assert read_header(out / "text.mxq").role == "split static decoder"
+
+    base, draft = drafts.make_agreeing_pair(tmp_path)
+    assert call("build-simulated", str(base), str(tmp_path / "fast"), "--draft", str(draft)) == 0
+    config = json.loads((tmp_path / "fast" / "config.json").read_text())
+    assert config["model_type"] == "mobilint-llama-eagle3"
 
 
 class TestProgressBar:
