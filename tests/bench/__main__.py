@@ -6,7 +6,7 @@ import sys
 
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
-from tests.bench import batch, generation, window
+from tests.bench import batch, generation, host_time, window
 
 
 def main() -> int:
@@ -14,6 +14,7 @@ def main() -> int:
     models = RuntimeConfig(default_paths().data).models_dir
     for title, section in (
         ("Generation", generation.rows),
+        ("Host time per token outside infer", host_time.rows),
         ("Batches", batch.rows),
         ("Window", window.rows),
     ):
