@@ -41,6 +41,7 @@ COMMANDS = (
     Command("copy-answer", "Copy the last answer", "Chat", "Ctrl+Shift+C", "copy_answer"),
     Command("regenerate", "Answer again", "Chat", "Ctrl+Shift+G", "regenerate"),
     Command("open", "Open files…", "Files", QKeySequence.StandardKey.Open, "choose_files"),
+    Command("undo", "Undo the last deletion", "Files", QKeySequence.StandardKey.Undo, "undo_deletion"),
     Command("record", "Start or stop a trace recording", "Tracing", "Ctrl+R", "toggle_recording"),
     Command("go-chat", "Chat", "Go to", "Ctrl+1", "go_chat"),
     Command("go-image", "Image", "Go to", "Ctrl+2", "go_image"),

@@ -200,6 +200,11 @@ class MainWindow(QMainWindow):
         self.open_files([Path(name) for name in names])
 
     @Slot()
+    def undo_deletion(self) -> None:
+        """Bring back what was deleted last; a text field that has the focus undoes its own edits."""
+        self.message.take_back()
+
+    @Slot()
     def toggle_recording(self) -> None:
         """Start a trace recording, or stop the running one."""
         self.recording.toggle()

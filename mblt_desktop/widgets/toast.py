@@ -28,7 +28,7 @@ class Toast(QFrame):
         row.setSpacing(8)
         self._text = Label()
         self.undo = Button("Undo", "undo", "flat")
-        self.undo.clicked.connect(self._on_undo)
+        self.undo.clicked.connect(self.take_back)
         close = IconButton("close", "Dismiss this message", size=14)
         close.clicked.connect(self.hide)
         row.addWidget(self._text)
@@ -45,8 +45,8 @@ class Toast(QFrame):
         return self._text.text()
 
     def say(self, text: str, undo: Callable[[], None] | None = None) -> None:
-        """Show a message; a new one takes the place of the former."""
-        self._undo = undo
+        """Show a message; a new one takes the place of the former. The way back stays open until the next."""
+        self._undo = undo or self._undo
         self._text.setText(text)
         self.undo.setVisible(undo is not None)
         self.setAccessibleName(text)
@@ -68,7 +68,8 @@ class Toast(QFrame):
         self.move(max(0, left), HEADER_HEIGHT + 12)
 
     @Slot()
-    def _on_undo(self) -> None:
+    def take_back(self) -> None:
+        """Undo what was said last with a way back, also when the message is gone; else do nothing."""
         undo, self._undo = self._undo, None
         self.hide()
         if undo is not None:

@@ -167,6 +167,18 @@ def test_notices_are_shown_once_each_at_most_three_and_go_when_dismissed(window:
     assert not window.notices.isVisible()
 
 
+def test_the_last_deletion_can_be_undone_after_its_message_is_gone(window: MainWindow):
+    undone = []
+    window.toast("Deleted one", lambda: undone.append(1))
+    window.toast("Deleted two", lambda: undone.append(2))
+    window.toast("Copied")
+    window.message.hide()
+    window.chat.history.list.setFocus()
+    QTest.keySequence(window.chat.history.list, QKeySequence(QKeySequence.StandardKey.Undo))
+    QTest.keySequence(window.chat.history.list, QKeySequence(QKeySequence.StandardKey.Undo))
+    assert undone == [2]
+
+
 def test_a_toast_offers_a_way_back_and_stays_inside_the_window(window: MainWindow):
     undone = []
     window.toast("Deleted", lambda: undone.append(True))
