@@ -4,9 +4,9 @@
 
 BOOTSTRAP = python="$$(sh packaging/find_python.sh)" && exec "$$python" packaging/bootstrap.py
 
-.PHONY: run demo test lint bench screenshots setup clean
+.PHONY: run demo test lint bench bench-simulator screenshots setup clean
 
-run demo test lint bench screenshots setup:
+run demo test lint bench bench-simulator screenshots setup:
 	@$(BOOTSTRAP) $@ $(ARGS)
 
 clean:

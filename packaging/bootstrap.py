@@ -102,6 +102,7 @@ GOALS = {
         ),
     ),
     "bench": Goal(("test",), {}, (("python", "-m", "tests.bench"),), wants_models=True),
+    "bench-simulator": Goal(("test",), {}, (("python", "-m", "tests.bench.simulator"),), wants_models=True),
     "screenshots": Goal(("test",), {}, (("python", "-m", "tests.screenshots"),), wants_models=True),
 }
 

@@ -131,7 +131,9 @@ def vendor_stack() -> ModuleType:
         # Qwen3-ASR needs a package of its own; the other architectures do not care.
         warnings.filterwarnings("ignore", "Skipping Mobilint architecture", RuntimeWarning)
         import transformers_mblt
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()  # the program shows its own; a terminal belongs to the answer
         transformers_mblt.register()
     module: ModuleType = transformers_mblt
     return module
