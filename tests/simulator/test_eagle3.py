@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelUnsupportedError, SettingError
+from runtime.errors import ModelIncompleteError, ModelUnsupportedError, SettingError
 from runtime.simulator import artifact
 from runtime.simulator.build import build_artifact
-from runtime.simulator.roles import make_executor
 from tests.simulator.checkpoints import greedy
 from tests.simulator.drafts import HIDDEN, VOCAB, make_agreeing_pair, make_base, make_draft
+from tests.simulator.headers import assert_refused
 from tests.simulator.test_generate import LAYOUTS
 
 CHUNK = 16
@@ -318,9 +318,4 @@ def drop(draft: Path, name: str) -> Path:
 def test_a_damaged_header_is_refused(
     models: dict[str, Speculation], network: str, key: str, value: Any
 ) -> None:
-    path = models["llama"].folder / f"{network}.mxq"
-    header = artifact.read_header(path)
-    values = {name: getattr(header, name) for name in header.__dataclass_fields__}
-    damaged = artifact.Header(**values | {"architecture": {**header.architecture, key: value}})
-    with pytest.raises(ModelDamagedError, match=network):
-        make_executor(path, damaged)
+    assert_refused(models["llama"].folder / f"{network}.mxq", key, value)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.errors import ModelDamagedError, ModelUnsupportedError, SettingError
+from runtime.errors import ModelUnsupportedError, SettingError
 from runtime.families.causal_lm import new_slot_cache
 from runtime.simulator import artifact
 from runtime.simulator.build import build_artifact
-from runtime.simulator.roles import make_executor
+from tests.simulator.headers import assert_refused
 from tests.simulator.pictures import ask, counted, generate, loaded, noise, prompt_of
 from tests.tiny_qwen3_vl import make_checkpoint
 
@@ -251,9 +251,4 @@ def test_a_vision_network_the_vendor_cannot_run_is_refused(
     ("key", "value"), [("features", [0, 1]), ("features", [0, 1, 7]), ("features", ["a"] * 3), ("embed", 33)]
 )
 def test_a_damaged_header_is_refused(models: Models, key: str, value: Any) -> None:
-    path = models.artifact("bundled", "dynamic") / "vision.mxq"
-    header = artifact.read_header(path)
-    values = {name: getattr(header, name) for name in header.__dataclass_fields__}
-    damaged = artifact.Header(**values | {"architecture": {**header.architecture, key: value}})
-    with pytest.raises(ModelDamagedError, match=r"vision\.mxq"):
-        make_executor(path, damaged)
+    assert_refused(models.artifact("bundled", "dynamic") / "vision.mxq", key, value)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from runtime.devices import activate, vendor_stack
-from runtime.errors import ModelDamagedError, SettingError
+from runtime.errors import SettingError
 from runtime.families import mrope
 from runtime.simulator import artifact
 from runtime.simulator.build import build_artifact
@@ -23,6 +23,7 @@ from runtime.simulator.build_vision import vision_architecture
 from runtime.simulator.mrope_decoder import padded
 from runtime.simulator.roles import make_executor
 from runtime.simulator.vision import fixed_rope, unfold
+from tests.simulator.headers import assert_refused
 from tests.simulator.pictures import ask, counted, noise
 from tests.simulator.test_generate import LAYOUTS
 from tests.tiny_qwen2_vl import make_checkpoint
@@ -189,12 +190,7 @@ def test_another_static_size_is_refused(pair: Pair, tmp_path: Path) -> None:
     [("embed", 0), ("heads", 3), ("grid_height", 15), ("activation", "tanh"), ("layers", 3), ("hidden", 65)],
 )
 def test_a_damaged_header_is_refused(pair: Pair, key: str, value: int | str) -> None:
-    path = pair.dynamic / "vision.mxq"
-    header = artifact.read_header(path)
-    values = {name: getattr(header, name) for name in header.__dataclass_fields__}
-    damaged = artifact.Header(**values | {"architecture": {**header.architecture, key: value}})
-    with pytest.raises(ModelDamagedError, match=r"vision\.mxq"):
-        make_executor(path, damaged)
+    assert_refused(pair.dynamic / "vision.mxq", key, value)
 
 
 def test_the_fixed_grid_has_the_references_positions(pair: Pair) -> None:
