@@ -1,7 +1,11 @@
 """What is left out of a conversation that is longer than the model holds. Pure: no model, no torch.
 
-Turns are left out by whole exchanges (a question and what was answered to it), the oldest first and no more
-than needed. The system prompt and the last exchange always stay; `drop_middle` keeps the first exchange too.
+Turns are left out by whole exchanges (a question and what was answered to it), the oldest first. The system
+prompt and the last exchange always stay; `drop_middle` keeps the first exchange too.
+
+How many tokens go is rounded up to a step. So the same exchanges stay out for several turns, and what follows
+them can be reused from the KV cache; a gap that grew with every turn would have everything behind it computed
+again each time.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ ANSWER_ROOM = 256
 
 ROOM_SHARE = 4
 """No more than one in so many of the context's tokens is kept free, whatever the answer's limit."""
+
+STEP_SHARE = 8
+"""What is left out is rounded up to one in so many of the context's tokens."""
 
 
 class Tokenised(Protocol):
@@ -55,30 +62,42 @@ def fit(
     limit: int,
     room: int,
 ) -> Fit[PromptT]:
-    """Leave out as few exchanges as it takes for prompt and `room` to be within `limit` tokens.
+    """Leave out exchanges until prompt and `room` are within `limit` tokens.
 
     `build` makes the prompt of turns; it is called once when all of them fit, else about log2(exchanges)
     times more.
     """
-    prompt = build(turns)
-    whole = len(prompt.token_ids)
+    everything = build(turns)
+    whole = len(everything.token_ids)
     head, droppable, tail = _split(turns, policy)
     if policy == "stop" or whole + room <= limit or not droppable:
-        return Fit(prompt, tuple(turns), 0, whole)
-    low, high = 1, len(droppable)
-    best: Fit[PromptT] | None = None
-    while low <= high:
-        dropped = (low + high) // 2
-        kept = [*head, *(turn for exchange in droppable[dropped:] for turn in exchange), *tail]
-        prompt = build(kept)
-        if len(prompt.token_ids) + room <= limit:
-            high = dropped - 1
-        else:
-            low = dropped + 1
-        if best is None or len(prompt.token_ids) + room <= limit or dropped == len(droppable):
-            best = Fit(prompt, tuple(kept), len(turns) - len(kept), whole)
-    assert best is not None
-    return best
+        return Fit(everything, tuple(turns), 0, whole)
+    built: dict[int, Fit[PromptT]] = {}
+
+    def without(count: int) -> Fit[PromptT]:
+        if count not in built:
+            kept = (*head, *(turn for exchange in droppable[count:] for turn in exchange), *tail)
+            built[count] = Fit(build(kept), kept, len(turns) - len(kept), whole)
+        return built[count]
+
+    def within(length: int) -> Fit[PromptT] | None:
+        if len(without(len(droppable)).prompt.token_ids) > length:
+            return None
+        least = _first(len(droppable), lambda count: len(without(count).prompt.token_ids) <= length)
+        return without(least)
+
+    step = max(1, limit // STEP_SHARE)
+    rounded = -(-(whole + room - limit) // step) * step
+    return within(whole - rounded) or within(limit - room) or without(len(droppable))
+
+
+def _first(last: int, holds: Callable[[int], bool]) -> int:
+    """The least count from 1 to `last` for which it holds, if it holds from there on and for `last`."""
+    low, high = 1, last
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
 
 
 def _split(turns: Sequence[Turn], policy: ContextPolicy) -> tuple[list[Turn], list[list[Turn]], list[Turn]]:
