@@ -272,10 +272,13 @@ class ImagePane(QWidget):
         super().keyPressEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Files and pictures are welcome."""
-        if event.mimeData().hasUrls() or event.mimeData().hasImage():
+        """Pictures are welcome; what is something else, the window sends where it belongs."""
+        files = [Path(url.toLocalFile()) for url in event.mimeData().urls()]
+        if all(self.accepts_drop([path]) for path in files) and (files or event.mimeData().hasImage()):
             event.acceptProposedAction()
             self._panel.show_drop_target(welcome=True)
+        else:
+            event.ignore()
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         """Not dropped after all."""

@@ -29,6 +29,7 @@ from runtime.messages import Segment, TakeFinished
 
 SAMPLE = "jfk.flac"
 _PANEL_WIDTH = 304
+_FILES_HEIGHT = 320
 _MORE_SUFFIXES = frozenset((".opus", ".flac", ".m4a", ".webm", ".mkv", ".ogg", ".oga", ".amr", ".caf", ".ts"))
 """Audio and video that the system's table of file types may not know."""
 
@@ -98,7 +99,6 @@ class MicrophonePane(QWidget):
         panel.column.addWidget(Section("Files"))
         panel.column.addWidget(self.drop_zone)
         rows = Scrolled(self.queue_view)
-        rows.setMaximumHeight(320)
         self._rows = rows
         panel.column.addWidget(rows)
         self._history_title = Section("Transcripts")
@@ -167,10 +167,13 @@ class MicrophonePane(QWidget):
         self.open_files([Path(str(files("resources") / "samples" / SAMPLE))])
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Files are welcome."""
-        if event.mimeData().hasUrls():
+        """Sound is welcome; what is something else by its name, the window sends where it belongs."""
+        files = [Path(url.toLocalFile()) for url in event.mimeData().urls()]
+        if files and all(_sounds_like_audio(path) or not path.suffix for path in files):
             event.acceptProposedAction()
             self.drop_zone.show_welcome(welcome=True)
+        else:
+            event.ignore()
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         """Not dropped after all."""
@@ -270,10 +273,14 @@ class MicrophonePane(QWidget):
             self._discard_take(item)
 
     def _fit_rows(self) -> None:
-        """The list of files is as high as its rows, up to its limit; the transcripts get the rest."""
+        """The list of files is as high as its rows, up to its limit; the transcripts get the rest.
+
+        In a low window both give way, and scroll.
+        """
         self._rows.setVisible(bool(self.queue.items))
         self.queue_view.adjustSize()
-        self._rows.setFixedHeight(min(320, self.queue_view.sizeHint().height() + 2))
+        self._rows.setMaximumHeight(min(_FILES_HEIGHT, self.queue_view.sizeHint().height() + 2))
+        self._rows.updateGeometry()
 
     # -- transcripts -----------------------------------------------------------------------------
 

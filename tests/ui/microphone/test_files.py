@@ -225,3 +225,33 @@ def test_the_sample_is_one_click_away(
     qtbot.mouseClick(pane.page.empty.button, Qt.MouseButton.LeftButton)
     assert Path(bridge.host.sent(Transcribe)[0].source).name == "jfk.flac"
     assert Path(bridge.host.sent(Transcribe)[0].source).is_file()
+
+
+def test_a_file_that_is_no_sound_is_left_to_the_window(ready: MicrophonePane) -> None:
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile("/a/talk.wav"), QUrl.fromLocalFile("/a/photo.png")])
+    enter = QDragEnterEvent(
+        QPoint(500, 500),
+        Qt.DropAction.CopyAction,
+        mime,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    QApplication.sendEvent(ready, enter)
+    assert not enter.isAccepted()
+
+
+def test_in_a_low_window_files_and_transcripts_share_the_room(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post
+) -> None:
+    ready.resize(836, 526)
+    ready.open_files([Path(f"/a/{number}.wav") for number in range(8)])
+    first, *others = bridge.host.sent(Transcribe)
+    post(done(first.request_id, first.source))
+    error = AudioError("x.wav: this is not an audio or video file that can be read.", remedy="Convert it.")
+    post(*(Failed(other.request_id, error.info) for other in others))
+    QApplication.sendPostedEvents()
+    rows, title, list_ = ready._rows, ready._history_title, ready.history
+    assert rows.geometry().bottom() < title.geometry().top()
+    assert title.geometry().bottom() < list_.geometry().top()
+    assert list_.geometry().bottom() <= ready.height()
