@@ -21,7 +21,7 @@ from runtime.simulator.decoder import Decoder, Step
 from runtime.simulator.deepstack_vision import FEATURES
 from runtime.simulator.executor import Row, Shape, flat
 from runtime.simulator.kv import KvMemory
-from runtime.simulator.mrope_decoder import matrices, padded
+from runtime.simulator.mrope_decoder import given_rope, padded
 from runtime.simulator.weights import Weights
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class DeepstackDecoder(Decoder):
         """The given angles, or those of counted positions."""
         if not self._dynamic:
             return super().rope(inputs, rows)
-        cos, sin, cos_second, sin_second = matrices(flat(inputs[self._angles]), self._head_dim)
-        return cos[:, None], sin[:, None], cos_second[:, None], sin_second[:, None]
+        return given_rope(inputs[self._angles], self._head_dim)
 
     def after_layer(self, number: int, x: Array, step: Step) -> None:
         """Add the layer's feature."""

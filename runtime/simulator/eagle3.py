@@ -24,7 +24,7 @@ from runtime.simulator.decoder import Decoder, DecoderArchitecture, Layer, Step,
 from runtime.simulator.errors import npu_error
 from runtime.simulator.executor import Row, Shape, flat
 from runtime.simulator.kv import KvMemory, KvShape
-from runtime.simulator.mrope_decoder import matrices, padded
+from runtime.simulator.mrope_decoder import given_rope, padded
 from runtime.simulator.weights import Weights
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ class _TreeDecoder(Decoder):
 
     def rope(self, inputs: Sequence[Array], _rows: Sequence[Row]) -> Rope:
         """The given matrices, a row a position."""
-        cos, sin, cos_second, sin_second = matrices(flat(inputs[-1]), self._arch.head_dim)
-        return cos[:, None], sin[:, None], cos_second[:, None], sin_second[:, None]
+        return given_rope(inputs[-1], self._arch.head_dim)
 
     def step(self, inputs: Sequence[Array], rows: Sequence[Row], kv: KvMemory | None) -> Step:
         """What this inference is about; raises the runtime's error for a mask of other positions."""

@@ -39,6 +39,12 @@ def matrices(angles: Array, head_dim: int) -> Rope:
     return top[:, 0::2], -top[:, 1::2], bottom[:, 1::2], bottom[:, 0::2]
 
 
+def given_rope(angles: Array, head_dim: int) -> Rope:
+    """The rope of positions whose rows of angles come as an input (…, n, 2 * padded)."""
+    cos, sin, cos_second, sin_second = matrices(flat(angles), head_dim)
+    return cos[:, None], sin[:, None], cos_second[:, None], sin_second[:, None]
+
+
 class MropeDecoder(Decoder):
     """A decoder that turns queries and keys by given angles instead of counting positions."""
 
@@ -50,5 +56,4 @@ class MropeDecoder(Decoder):
 
     def rope(self, inputs: Sequence[Array], _rows: Sequence[Row]) -> Rope:
         """The given matrices, a row a position."""
-        cos, sin, cos_second, sin_second = matrices(flat(inputs[1]), self._head_dim)
-        return cos[:, None], sin[:, None], cos_second[:, None], sin_second[:, None]
+        return given_rope(inputs[1], self._head_dim)
