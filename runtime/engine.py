@@ -275,7 +275,7 @@ class Engine:
         seconds = time.perf_counter() - began
         self._caches.computed(request.conversation_id, running.prompt.identity, start, end, seconds)
         total = len(running.prompt.token_ids)
-        self._post(PrefillProgress(request.id, running.cached, end, total))
+        self._post(PrefillProgress(request.id, running.began, end, total))
         if end == total:
             request.clock.prefilled = request.clock.prefilled or time.perf_counter_ns()
             self._commit(request, logits)

@@ -70,12 +70,17 @@ class Running:
     """Most tokens this answer may have."""
     budget_reason: StopReason
     """Why it would stop there: its own limit or the model's context."""
+    began: int = field(init=False)
+    """Prompt positions that were reused when the reading that is going on, or was the last, began."""
+
+    def __post_init__(self) -> None:
+        self.began = self.computed
 
     def read_again(self, fitted: Fit[Prompt], cache: KvCache, kept: int) -> None:
         """Go on after a shorter prompt, which ends with the answer so far; `kept` positions are computed."""
         self.prompt, self.turns = fitted.prompt, fitted.turns
         self.left_out += fitted.left_out
-        self.cache, self.computed = cache, kept
+        self.cache, self.computed, self.began = cache, kept, kept
 
 
 @dataclass(slots=True)
