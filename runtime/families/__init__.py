@@ -10,6 +10,7 @@ from runtime.config import DeviceChoice
 from runtime.devices import building
 from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.base import FamilyModel, Progress
+from runtime.families.memory import smaller_advised
 from runtime.layout import LayoutRequest
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
@@ -54,7 +55,7 @@ def load_model(
 ) -> FamilyModel:
     """Load the artifact in `folder` with the adapter of its family; heavy imports happen here."""
     family = family_of(folder)
-    with building(progress):
+    with building(progress), smaller_advised(folder, layout):
         return _load(model_id, folder, family, layout, device, progress)
 
 

@@ -12,6 +12,7 @@ from runtime.audio.windows import Window
 from runtime.config import RuntimeConfig
 from runtime.devices import building
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
+from runtime.families.memory import smaller_advised
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 
 Progress = Callable[[str, float | None], None]
@@ -73,7 +74,7 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
     if family == "mobilint-whisper":
         from runtime.speech.npu_whisper import load_npu_whisper
 
-        with building(progress):
+        with building(progress), smaller_advised(folder, command.layout):
             return load_npu_whisper(command, config.device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",

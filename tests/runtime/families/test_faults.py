@@ -162,7 +162,8 @@ def test_out_of_device_memory_says_what_helps(lane: Lane, demo_models: Path) -> 
     event = lane.load(demo_models / DEMO_CHAT)
     assert isinstance(event, ModelFailed)
     assert event.error.code == "device.memory"
-    assert "batch" in event.error.remedy
+    assert "Unload another model" in event.error.remedy
+    assert "single mode" in event.error.remedy or "batch" in event.error.remedy
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""What to try when a model does not fit into the device's memory, worked out from what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import DeviceMemoryError
+from runtime.layout import LayoutRequest
+
+_CORES = 8
+_CLUSTERS = 2
+
+
+@contextmanager
+def smaller_advised(folder: Path, request: LayoutRequest) -> Iterator[None]:
+    """The block loads the model; a DeviceMemoryError leaves it with the next smaller layout as its remedy."""
+    try:
+        yield
+    except DeviceMemoryError as error:
+        from runtime.families import read_config
+
+        error.remedy = remedy(request, read_config(folder))
+        raise
+
+
+def remedy(request: LayoutRequest, config: dict[str, Any]) -> str:
+    """The next smaller batch if fewer copies of the model would do, else a layout on fewer cores."""
+    compiled = max(1, int(config.get("max_batch_size") or 1))
+    asked = request.max_batch_size or compiled
+    copies = -(-asked // compiled)
+    if copies > 1:
+        fewer = (copies - 1) * compiled
+        return (
+            f"Load it for {fewer} parallel conversations instead of {asked} (Settings, Device layout), "
+            "or unload another model first."
+        )
+    smaller = _smaller_layout(request, str(config.get("core_mode") or "auto"))
+    if smaller:
+        return f"Unload another model first, or load it {smaller}, if it was compiled for that."
+    return "Unload another model first, or choose a variant with a smaller batch or a shorter context."
+
+
+def _smaller_layout(request: LayoutRequest, own_mode: str) -> str:
+    """In words; empty when there is none."""
+    mode = own_mode if request.core_mode == "auto" else request.core_mode
+    boards = max(1, len(set(request.dev_no)))
+    if boards > 1:
+        return f"on one board instead of {boards}"
+    if mode == "single":
+        cores = len(request.target_cores) or _CORES
+        return f"on one core instead of {cores}" if cores > 1 else ""
+    clusters = _CLUSTERS if mode == "global8" else len(request.target_clusters) or _CLUSTERS
+    if clusters > 1:
+        return "in global4 mode on one cluster" if mode == "global8" else "on one cluster instead of 2"
+    return "in single mode on one core"
