@@ -296,7 +296,8 @@ def test_an_error_is_shown_in_its_card(
     error = ImageError("photo.png is damaged.", remedy="Choose another.")
     bridge.host.post(Failed(command.request_id, error.info))
     qtbot.waitUntil(lambda: pane.ask.asking.running is None)
-    assert pane.ask.answers.cards[0].status == "photo.png is damaged. The file was not changed. Choose another."
+    status = pane.ask.answers.cards[0].status
+    assert status == "photo.png is damaged. The file was not changed. Choose another."
 
 
 def test_markup_in_an_answer_loads_and_runs_nothing(qtbot: QtBot, pane: ImagePane, photo: Photo) -> None:
