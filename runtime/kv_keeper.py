@@ -116,7 +116,8 @@ class KvKeeper:
                 ids: list[Any] = [*self._caches.held(conversation_id), request.output_ids[-1]]
                 running.prompt = Prompt(ids, ids)
             self._caches.forget(conversation_id)
-            running.cache, running.computed = self.place(conversation_id, slot), 0
+            running.cache = self.place(conversation_id, slot)
+            running.computed = running.began = 0
 
     def place(self, conversation_id: str, slot: int) -> KvCache:
         """The conversation's cache on that slot, its KV loaded if it was in host memory."""
