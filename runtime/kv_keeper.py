@@ -103,7 +103,7 @@ class KvKeeper:
         )
 
     def resume(self, request: Request, slot: int) -> None:
-        """Put the cache of a request that gave way on that slot; if its KV is lost, all of it is read again."""
+        """Put a request that gave way on that slot with its cache; what KV is lost is read again."""
         running, conversation_id = request.running, request.conversation_id
         assert running is not None
         try:
