@@ -67,6 +67,7 @@ class TranscriptPage(Page):
     def show_growing(self, title: str, source: Path, segments: list[Segment]) -> None:
         """A file whose lines still come in."""
         self._begin(title, segments, done=False)
+        self.text.setPlaceholderText("The text appears here as it is heard.")
         self._show_chips("transcribing", dot="accent")
         self._load_sound(source)
 
@@ -78,11 +79,13 @@ class TranscriptPage(Page):
         """The take that begins now; `add_level` draws it."""
         self._player.stop()
         self._begin("Recording", [], done=False)
+        self.text.setPlaceholderText("The text comes when you press Stop.")
+        self._hint.setText("The sound is saved while you speak.")
         self._show_chips("live", dot="bad")
         self._levels = []
         self._strip.show()
         self._play.setEnabled(False)
-        self._time.setText("The text comes when you press Stop.")
+        self._time.setText("")
         self.waveform.set_outline((), 0.0)
 
     def add_level(self, seconds: float, peak: float) -> None:
@@ -94,6 +97,8 @@ class TranscriptPage(Page):
         self.header.set_title(title)
         self.search.clear()
         self.text.show_segments(segments)
+        self.text.setPlaceholderText("No speech was heard.")
+        self._hint.setText(_HINT)
         self._notes.hide()
         self._stack.setCurrentWidget(self._content)
         self._footer.show()

@@ -9,7 +9,7 @@ from mblt_desktop.tracing import words
 from mblt_desktop.tracing.controller import RecordingController
 from mblt_desktop.widgets import Button, Dot, Label
 
-_TEXT = {"idle": "Record", "starting": "Starting…", "recording": "Stop", "stopping": "Writing…"}
+_TEXT = {"idle": "Record trace", "starting": "Starting…", "recording": "Stop", "stopping": "Writing…"}
 _TIP = {
     "idle": "Record what the program and the device do (Ctrl+R)",
     "starting": "The recording is being started",
@@ -30,7 +30,7 @@ class RecordButton(QWidget):
         self._dot = Dot("bad")
         self.facts = Label("", "muted", "small", tabular=True)
         self.facts.hide()
-        self.button = Button("Record", "record", "plain", tone="bad")
+        self.button = Button("Record trace", "record", "plain", tone="bad")
         self.button.clicked.connect(controller.toggle)
         row.addWidget(self.facts)
         row.addWidget(self._dot)

@@ -7,6 +7,7 @@ from typing import Literal
 from PySide6.QtCore import QEvent, QSize, Qt, Slot
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -123,12 +124,27 @@ class Button(QPushButton, _IconMixin):
 
     def __init__(self, text: str, icon_name: str = "", kind: Kind = "plain", tone: str = "") -> None:
         super().__init__(text)
+        self._focus_went_to: QWidget | None = None
         self.setProperty("kind", kind)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         if icon_name:
             usual = {"primary": "on_accent", "danger": "bad", "link": "accent"}.get(kind, "text")
             self.setIconSize(QSize(16, 16))
             self._follow_theme(icon_name, tone or usual)
+
+    def setEnabled(self, enabled: bool) -> None:
+        """Qt passes the focus on when a button is disabled; enabled again, it gets it back.
+
+        Not when somebody has moved the focus meanwhile.
+        """
+        had_focus = self.hasFocus()
+        super().setEnabled(enabled)
+        if had_focus and not enabled:
+            self._focus_went_to = QApplication.focusWidget()
+        elif enabled and self._focus_went_to is not None:
+            if self._focus_went_to is QApplication.focusWidget():
+                self.setFocus()
+            self._focus_went_to = None
 
     def set_icon(self, name: str) -> None:
         """Show another icon in the same tone."""

@@ -117,7 +117,7 @@ def test_the_button_says_what_a_press_does(
 ) -> None:
     button = RecordButton(controller)
     qtbot.addWidget(button)
-    assert button.button.text() == "Record"
+    assert button.button.text() == "Record trace"
     assert not button.facts.isVisibleTo(button)
     button.button.click()
     assert (button.button.text(), button.button.isEnabled()) == ("Starting…", False)
