@@ -20,7 +20,7 @@ from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
 from runtime.families.base import Logits, Prompt
-from runtime.families.causal_lm import DecodeStream
+from runtime.families.decode_stream import DecodeStream
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import Event, Generate, LoadModel, ModelInfo, TextPart, Turn

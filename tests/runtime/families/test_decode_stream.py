@@ -15,10 +15,20 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from runtime.catalog.entries import DEMO_CHAT
-from runtime.families.causal_lm import DecodeStream
+from runtime.families.decode_stream import DecodeStream
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 STEPS = 1000
+
+
+def byte_letters() -> dict[int, str]:
+    """The letter that stands for each byte in a byte-level vocabulary, as GPT-2 chose them."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+
+
+BYTES = byte_letters()
 
 texts = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=40),
@@ -70,6 +80,27 @@ def test_any_text_through_smollm2_s_tokenizer(smollm2: Tokenizer, text: str) -> 
 @given(texts)
 def test_any_text_one_byte_at_a_time(single_bytes: Tokenizer, text: str) -> None:
     check(single_bytes, text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["안", "🦊", "a", b"\x95", b"\xf0\x9f", b"\xc3", b"\xec\x95", b"\x80" * 20]),
+        max_size=30,
+    )
+)
+def test_broken_bytes_break_nothing_around_them(single_bytes: Tokenizer, parts: list[str | bytes]) -> None:
+    raw = b"".join(part.encode() if isinstance(part, str) else part for part in parts)
+    ids = [single_bytes.token_to_id(BYTES[byte]) for byte in raw]
+    assert "".join(pieces(single_bytes, ids)) == raw.decode(errors="replace")
+
+
+def test_a_model_that_writes_only_broken_bytes_gets_no_slower(single_bytes: Tokenizer) -> None:
+    stream = DecodeStream(SimpleNamespace(backend_tokenizer=single_bytes))
+    broken = single_bytes.token_to_id(BYTES[0x95])
+    shown = [stream.push(broken) for _ in range(2000)]
+    # It shows what it has every few tokens, and so never has many to look at again.
+    assert all(shown[start : start + 32] != [""] * 32 for start in range(0, 1968, 32))
+    assert "".join(shown) + stream.finish() == REPLACEMENT * 2000
 
 
 def test_a_character_that_is_never_finished_shows_at_the_end(single_bytes: Tokenizer) -> None:
