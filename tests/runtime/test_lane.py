@@ -8,10 +8,32 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.errors import NetworkError
+from runtime.errors import DeviceStalledError, NetworkError
+from runtime.gate import Gate
 from runtime.lane import CancelMarks, Lane
-from runtime.messages import Command, Event, LaneFaulted, ListModels, TextDelta, UnloadModel
+from runtime.layout import LayoutRequest
+from runtime.messages import (
+    Command,
+    Event,
+    Failed,
+    FetchModel,
+    Generate,
+    LaneFaulted,
+    ListModels,
+    LoadModel,
+    LoadSpeech,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelUnloaded,
+    RecordingFailed,
+    StartRecording,
+    TextDelta,
+    Transcribe,
+    UnloadModel,
+)
 from runtime.outbox import Outbox
+from runtime.sampling_params import SamplingRequest
 
 
 class Recording:
@@ -92,6 +114,86 @@ def test_a_service_that_cannot_open_ends_its_lane_and_says_why() -> None:
     (event,) = run(service, ListModels())
     assert isinstance(event, LaneFaulted)
     assert service.log == ["close"]
+
+
+def test_a_lane_without_a_service_answers_every_command_with_the_reason() -> None:
+    service = Recording()
+
+    def refuse() -> None:
+        raise NetworkError("No network.")
+
+    service.open = refuse  # type: ignore[method-assign]
+    nothing = LayoutRequest()
+    events = run(
+        service,
+        LoadModel("m", "/m", nothing),
+        Generate("g", "c", "m", (), SamplingRequest(), 0),
+        UnloadModel("m"),
+        LoadSpeech("w", "/w", nothing),
+        Transcribe("t", "/a.wav", None, False, 0),
+        StartRecording("r", "Title", "/recordings"),
+        FetchModel("f", "m"),
+        ListModels(),
+    )
+    error = NetworkError("No network.").info
+    assert events == [
+        LaneFaulted("recording", error),
+        ModelFailed("m", error),
+        Failed("g", error),
+        ModelUnloaded("m"),
+        ModelFailed("w", error),
+        Failed("t", error),
+        RecordingFailed("r", error),
+        Failed("f", error),
+    ]
+
+
+def test_a_service_that_cannot_even_be_made_is_no_different() -> None:
+    events: list[Event] = []
+
+    def make(*_: object) -> Recording:
+        raise NetworkError("No network.")
+
+    lane = Lane("x", make, events.append)
+    lane.put(FetchModel("f", "m"))
+    lane.stop()
+    lane.run()
+    assert [type(event) for event in events] == [LaneFaulted, Failed]
+    assert lane.ended.is_set()
+
+
+def test_nothing_of_a_lane_that_was_given_up_gets_out() -> None:
+    events: list[Event] = []
+    gate = Gate(events.append)
+    ask = Generate("g", "c", "m", (), SamplingRequest(), 0)
+    assert gate.expect(ask)
+    assert gate.expect(Generate("done", "c", "m", (), SamplingRequest(), 0))
+    gate.post(Failed("done", NetworkError("x").info))
+    gate.post(ModelLoaded(ModelInfo("m", "M", "chat", "", "", "", True, None, 1, 1)))
+    del events[:]
+    error = DeviceStalledError("Stuck.").info
+    assert gate.shut(error) == ["g"]
+    assert events == [Failed("g", error), ModelFailed("m", error)]
+    gate.post(TextDelta("g", "late"))
+    assert gate.shut(error) == []
+    assert not gate.expect(ask)
+    assert len(events) == 2
+
+
+def test_a_lane_waits_for_those_that_hold_what_it_needs() -> None:
+    events: list[Event] = []
+    former, stuck = (Lane(name, lambda *_: Recording(), events.append) for name in ("former", "stuck"))
+    service = Recording()
+    lane = Lane("next", lambda *_: service, events.append, after=(former, stuck))
+    thread = threading.Thread(target=lane.run)
+    thread.start()
+    lane.stop()
+    former.stop()
+    former.run()
+    assert not lane.ended.wait(0.3)
+    stuck.give_up(DeviceStalledError("Stuck.").info)
+    thread.join(10)
+    assert service.log[0] == "open"
 
 
 def test_work_goes_on_between_commands() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -258,6 +259,26 @@ def test_a_model_that_gives_way_has_left_before_the_next_one_needs_its_memory(
     runtime.loaded("d", "0:1:0")
     runtime.host.submit(UnloadModel("d"))
     runtime.wait(ModelUnloaded, lambda event: event.model_id == "d")
+
+
+def test_threads_and_device_memory_of_unloaded_models_are_given_back(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    before = simulator.usage()[0].memory_used
+    runtime.loaded("b", "0:1:0")
+    beside = simulator.usage()[0].memory_used
+    threads = set(threading.enumerate())
+    for _ in range(15):
+        runtime.loaded("a", "0:0:0")
+        runtime.ask("a", "r", count=2)
+        runtime.answer("r")
+        runtime.host.submit(UnloadModel("a"))
+        runtime.wait(ModelUnloaded)
+        runtime.events.clear()
+    runtime.host.submit(UnloadModel("b"))
+    runtime.wait(ModelUnloaded)
+    assert runtime.host.stop() == []
+    assert before == simulator.usage()[0].memory_used < beside
+    assert {thread for thread in threading.enumerate() if thread.name.startswith("mblt-")} <= threads
 
 
 def test_a_lost_device_fails_its_model_and_a_reload_answers_the_same_conversation(
