@@ -52,7 +52,6 @@ class MainWindow(QMainWindow):
 
     painted = Signal()
     """Once, after the window was first painted: now the slow things may begin."""
-    closed = Signal()
 
     def __init__(self, context: AppContext) -> None:
         super().__init__()
@@ -290,7 +289,6 @@ class MainWindow(QMainWindow):
             close_down = getattr(pane, "close_down", None)
             if close_down is not None:
                 close_down()
-        self.closed.emit()
         super().closeEvent(event)
 
     def _restore_geometry(self) -> None:

@@ -1,13 +1,10 @@
-"""The named colours of the two appearances, and the grid everything sits on."""
+"""The named colours of the two appearances."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from PySide6.QtGui import QColor
-
-GRID = 4
-"""Every margin, gap and size is a multiple of this many pixels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ class Formats:
         self.inline_code = _chars(font("small", mono=True), theme.text)
         self.inline_code.setBackground(QBrush(QColor(theme.hover)))
         self._accent = QColor(theme.accent)
-        self._link_font = font("small")
 
     def heading(self, level: int) -> QTextCharFormat:
         """Characters of a heading."""

@@ -151,14 +151,6 @@ class Transcript(QTextBrowser):
         if view is not None:
             self._edit(view, view.finish)
 
-    def refresh_branches(self) -> None:
-        """The number of alternatives changed somewhere."""
-        for view in self._views:
-            branch = self._branch_of(view.message)
-            if branch != view.branch:
-                view.branch = branch
-                self._edit(view, view.write_foot)
-
     @property
     def at_bottom(self) -> bool:
         """Whether the end of the conversation is in sight."""

@@ -73,7 +73,6 @@ class PictureLoader(QObject):
     """An ErrorInfo; nothing was added."""
     thumbnail_ready = Signal(str, object)
     """An image id and its thumbnail (QImage)."""
-    thumbnail_failed = Signal(str, object)
     preview_ready = Signal(str, object)
     """An image id and its Preview."""
     preview_failed = Signal(str, object)
@@ -95,11 +94,14 @@ class PictureLoader(QObject):
         )
 
     def request_thumbnail(self, record: ImageRecord) -> None:
-        """Make the thumbnail of a picture of an earlier session."""
+        """Make the thumbnail of a picture of an earlier session.
+
+        Where that fails the gallery's placeholder stays; the preview says why.
+        """
         key, path = record.id, record.path
         self._start(
             lambda: self.thumbnail_ready.emit(key, thumbnail(path)),
-            lambda error: self.thumbnail_failed.emit(key, error),
+            lambda _error: None,
         )
 
     def request_preview(self, record: ImageRecord) -> None:

@@ -43,8 +43,6 @@ class SpeechModels(QObject):
         self._context = context
         self.rows: tuple[CatalogRow, ...] = ()
         """Installed speech models."""
-        self.available: CatalogRow | None = None
-        """One that could be installed."""
         # A model may have been loaded before this pane was made.
         earlier = (info for info in context.dispatcher.loaded.values() if info.kind == "speech")
         self.loaded: ModelInfo | None = next(earlier, None)
@@ -97,7 +95,6 @@ class SpeechModels(QObject):
     def _on_listed(self, event: ModelsListed) -> None:
         speech = [row for row in event.rows if row.kind == "speech"]
         self.rows = tuple(row for row in speech if row.state == "installed")
-        self.available = next((row for row in speech if row.state != "installed"), None)
         if not self.rows:
             self.state = "none"
         elif self.state in ("unknown", "none"):

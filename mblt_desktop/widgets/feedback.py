@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from mblt_desktop.theme import current_theme, font, pixmap, theme_manager
-from mblt_desktop.widgets.basics import Button, ElidedLabel, IconButton, Label, Tone, restyle
+from mblt_desktop.widgets.basics import Button, ElidedLabel, IconButton, Label
 from runtime.errors import ErrorInfo
 
 
@@ -159,12 +159,6 @@ class ProgressRow(QWidget):
         self._value.setText(percent if value is None else value)
         self._facts.setText(facts)
         self._facts.setVisible(bool(facts))
-
-    def set_done(self, value: str, facts: str = "", tone: Tone = "ok") -> None:
-        """The job is over: a full bar in the tone that says how it went, and no Cancel."""
-        self.set_progress(1.0, facts, value)
-        restyle(self._bar, tone=tone)
-        self.cancel.hide()
 
 
 class Bar(QWidget):

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.errors import TraceError
 from runtime.tracing.files import Checkpoint
 from runtime.tracing.model import Metadata, Trace, nest
 from runtime.tracing.read import read_trace
@@ -52,17 +51,6 @@ def check_trace(trace: Trace) -> CheckReport:
     if not all(math.isfinite(value) for counter in trace.counters for _time, value in counter.samples):
         problems.append("A counter holds a value that is not a number.")
     return CheckReport(told, names.total(), values, len(trace.flows), dict(names), tuple(problems))
-
-
-def require_sound(report: CheckReport, path: Path) -> None:
-    """Raise TraceError when the report has problems."""
-    if report.problems:
-        raise TraceError(
-            f"{path.name} did not pass its check: {report.problems[0]}",
-            remedy="Record again; if it happens again, report it with the Details text.",
-            unharmed="The file is kept as it is.",
-            detail="\n".join(report.problems),
-        )
 
 
 def _track_problems(trace: Trace) -> list[str]:
