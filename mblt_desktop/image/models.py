@@ -24,8 +24,8 @@ MOST_NAMED = 4
 _WAYS = (
     "Qwen2-VL-2B-Instruct, compiled for a Mobilint board, is offered in Models when a board is present and "
     "this computer is online.\n"
-    "Without a board, a Qwen2-VL checkpoint on this disk becomes a simulated model:\n"
-    "mblt-desktop models build-simulated FOLDER qwen2-vl-sim"
+    "Without a board, the folder of a Qwen2-VL checkpoint becomes a simulated model: drop it on Models, or "
+    "choose Add folder there."
 )
 
 

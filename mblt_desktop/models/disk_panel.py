@@ -13,8 +13,8 @@ from mblt_desktop.widgets import Bar, Button, Dot, ElidedLabel, Label, Section, 
 
 _OWN_MODELS = (
     "Drop a model folder here, or choose Add folder. A compiled model is copied; a Hugging Face checkpoint "
-    "of the Llama, Qwen2, Qwen3, Qwen2-VL or Whisper family is compiled for the simulated NPU. Code and "
-    "pickled weights in it are left out."
+    "(Llama, Qwen, EXAONE, Cohere, Whisper and more) is compiled for the simulated NPU. Code and pickled "
+    "weights in it are left out."
 )
 _SOURCES = (
     "Demo models come from your Python package index, with fixed hashes. With a board in this computer, "

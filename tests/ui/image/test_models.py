@@ -65,7 +65,7 @@ def test_what_can_be_installed_is_said_with_the_way_there(
 def test_an_empty_catalogue_and_a_long_one(qtbot: QtBot, bridge: ScriptedBridge, notice: ModelNotice) -> None:
     tell(bridge, qtbot, notice, ModelsListed(()))
     assert "Qwen2-VL-2B-Instruct" in notice.text.text()
-    assert "models build-simulated" in notice.text.text()
+    assert "drop it on Models" in notice.text.text()
     rows = tuple(replace(ROW, model_id=str(number), title=f"Model {number}") for number in range(6))
     tell(bridge, qtbot, notice, ModelsListed(rows))
     assert "and 2 more" in notice.text.text()

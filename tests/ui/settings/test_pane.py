@@ -310,6 +310,9 @@ def test_the_inputs_of_the_moment_are_offered_and_a_missing_one_is_kept(
     bridge.host.post(MicrophonesListed((), none))
     qtbot.waitUntil(page.problem.isVisible)
     assert page.problem.text() == "No microphone was found. Plug one in."
+    asked = len(bridge.host.sent(ListMicrophones))
+    page.again.click()
+    assert len(bridge.host.sent(ListMicrophones)) == asked + 1
     assert box.currentText() == "b (not found)"
     assert preferences.get("audio.device") == "b"
 
