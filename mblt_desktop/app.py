@@ -49,7 +49,7 @@ class Application(QObject):
         theme = apply_theme(app, cast("ThemeMode", self.preferences.text("appearance.theme")))
         choice = device or cast("DeviceChoice", self.preferences.text("layout.device"))
         self.store = Store(paths.database)
-        self.bridge = RuntimeBridge(RuntimeConfig(paths.data, choice, engine_options(self.preferences.get)))
+        self.bridge = RuntimeBridge(_runtime_config(paths, choice, self.preferences))
         self.dispatcher = Dispatcher(self.bridge)
         self.devices = DeviceMonitor(choice)
         self.context = AppContext(
@@ -115,6 +115,12 @@ class Application(QObject):
     @Slot(object)
     def _on_lane_faulted(self, event: LaneFaulted) -> None:
         self.window.show_error(event.error)
+
+
+def _runtime_config(paths: Paths, device: DeviceChoice, preferences: Preferences) -> RuntimeConfig:
+    get = preferences.get
+    stall_seconds = float(cast("int", get("advanced.stall_seconds")))
+    return RuntimeConfig(paths.data, device, engine_options(get), stall_seconds)
 
 
 def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None) -> int:

@@ -191,6 +191,15 @@ _CACHE = (
     ),
 )  # fmt: skip
 
+_WATCHDOG = (
+    Setting(
+        "advanced.stall_seconds", "integer", 60, "Time limit of the device",
+        "When the device has not answered one call for this long, the answer that waits for it says so and "
+        "can be stopped. After twice as long the model is given up and has to be loaded again.",
+        minimum=5, maximum=3600, step=5, unit="seconds", takes_effect="after a restart",
+    ),
+)  # fmt: skip
+
 _OTHERS = (
     Setting(
         "audio.device", "choice", None, "Microphone",
@@ -245,7 +254,9 @@ _OTHERS = (
     Setting("state.geometry", "text", "", "Window position", "", shown=False),
 )  # fmt: skip
 
-SETTINGS: dict[str, Setting] = {setting.key: setting for setting in (*_SAMPLING, *_LAYOUT, *_CACHE, *_OTHERS)}
+_ALL = (*_SAMPLING, *_LAYOUT, *_CACHE, *_WATCHDOG, *_OTHERS)
+
+SETTINGS: dict[str, Setting] = {setting.key: setting for setting in _ALL}
 """All settings by key, in the order in which they are shown."""
 
 
