@@ -14,6 +14,7 @@ from runtime.families.memory import smaller_advised
 from runtime.layout import LayoutRequest
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
+_MIXTURE = ("qwen3_moe",)
 _IMAGE_TEXT = ("qwen2_vl",)
 
 
@@ -66,11 +67,15 @@ def _load(
         from runtime.families.causal_lm import load_causal_lm
 
         return load_causal_lm(model_id, folder, family, layout, device, progress)
+    if family in _MIXTURE:
+        from runtime.families.mixture import load_mixture
+
+        return load_mixture(model_id, folder, family, layout, device, progress)
     if family in _IMAGE_TEXT:
         from runtime.families.image_text import load_image_text
 
         return load_image_text(model_id, folder, family, layout, device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is a {family or 'nameless'} model, which cannot chat here.",
-        remedy=f"Choose a model of one of these families: {', '.join(_TEXT + _IMAGE_TEXT)}.",
+        remedy=f"Choose a model of one of these families: {', '.join(_TEXT + _MIXTURE + _IMAGE_TEXT)}.",
     )

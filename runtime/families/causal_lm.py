@@ -67,8 +67,7 @@ class CausalLm:
         self.info = info
         self.vocab_size = int(model.config.vocab_size)
         self.eos_ids = eos_ids
-        backend = model.npu_backend
-        self._slots = slots_of(len(backend.mxq_models), int(backend.k_per_model))
+        self._slots = self._find_slots()
         self.slots = len(self._slots)
 
     def render(self, turns: Sequence[Turn]) -> str:
@@ -129,6 +128,10 @@ class CausalLm:
     def dispose(self) -> None:
         """Give the device memory back; caches of this model are lost."""
         dispose_model(self.vendor_model)
+
+    def _find_slots(self) -> list[tuple[int, int]]:
+        backend = self.vendor_model.npu_backend
+        return slots_of(len(backend.mxq_models), int(backend.k_per_model))
 
     def _forward(self, rows: Sequence[list[int]], caches: Sequence[KvCache]) -> list[Logits]:
         """One call for rows of equal length; the logits after each row's last token."""
@@ -244,8 +247,12 @@ def model_info(
     seconds: float,
     *,
     text: Any = None,
+    compiled: Any = None,
 ) -> ModelInfo:
-    """What the UI may know of a loaded model; `text` is the submodel with the KV cache, if it is one."""
+    """What the UI may know of a loaded model; `text` is the submodel with the KV cache, if it is one.
+
+    `compiled` is the compiled model whose cache says how long a context may be, where `text` has several.
+    """
     decoder = model if text is None else text
     layout = effective_from_model(model)
     return ModelInfo(
@@ -257,7 +264,7 @@ def model_info(
         device=active.title,
         simulated=active.simulated,
         layout=layout,
-        context_length=context_length(decoder),
+        context_length=context_length(decoder, compiled),
         prefill_chunk=prefill_chunk(decoder),
         sampling_defaults=sampling_defaults(folder),
         load_seconds=seconds,
@@ -293,11 +300,10 @@ def sampling_defaults(folder: Path) -> dict[str, float | int]:
     return values
 
 
-def context_length(model: Any) -> int:
-    """Positions the compiled model's KV cache holds."""
-    buffers = model.get_mxq_model().get_input_buffer_info()
-    compiled = int(buffers[0].max_cache_size)
-    return compiled or int(model.config.max_position_embeddings)
+def context_length(model: Any, compiled: Any = None) -> int:
+    """Positions the KV cache of the model's only compiled model, or of the one given, holds."""
+    buffers = (compiled or model.get_mxq_model()).get_input_buffer_info()
+    return int(buffers[0].max_cache_size) or int(model.config.max_position_embeddings)
 
 
 def prefill_chunk(model: Any) -> int:
