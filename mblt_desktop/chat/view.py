@@ -223,20 +223,26 @@ class MessageView:
             cursor.mergeBlockFormat(_margins(bottom=20))
             self._new_tail()
 
+    @property
+    def _went_wrong(self) -> bool:
+        """Whether a box with Retry stands at the end of the answer."""
+        return self.message.result.error is not None or self.message.state == "interrupted"
+
     def _write_error(self) -> None:
         """What went wrong stands where the answer would have gone on."""
-        error = self.message.result.error
-        interrupted = self.message.state == "interrupted"
-        if error is None and not interrupted:
+        if not self._went_wrong:
             return
+        error = self.message.result.error
         formats, group = self._canvas.formats, next(self._canvas.groups)
         if self._content_end().block().text():
             self._new_tail()
         cursor = self._content_end()
         cursor.setBlockFormat(formats.inset("error", group, top=16))
-        summary = "The program ended while this was being written." if error is None else error.summary
-        cursor.insertText(summary, formats.bad)
-        if error is not None:
+        if error is None:
+            cursor.insertText("The program ended while this was being written.", formats.bad)
+            cursor.insertText(" What is here is kept." if self.message.text else "", formats.text)
+        else:
+            cursor.insertText(error.summary, formats.bad)
             cursor.insertText(f" {error.unharmed} {error.remedy}".rstrip(), formats.text)
         cursor.insertBlock(formats.inset("error", group, top=4))
         cursor.insertText("Retry", formats.link(self._href("retry")))
@@ -271,7 +277,11 @@ class MessageView:
             cursor.insertText("  ·  ".join(fact.replace(" ", "\u00a0") for fact in facts), formats.muted)
             cursor.insertBlock(formats.small(top=4, bottom=4))
         actions = ["Copy"] if message.text else []
-        for action in [*actions, "Edit" if user else "Regenerate"]:
+        if user:
+            actions.append("Edit")
+        elif not self._went_wrong:
+            actions.append("Regenerate")
+        for action in actions:
             cursor.insertText(action, formats.link(self._href(action.lower()), quiet=True))
             cursor.insertText("    ", formats.muted)
         self._write_branch(cursor)

@@ -227,6 +227,7 @@ def test_a_failed_answer_says_why_and_can_be_tried_again(qtbot, pane, host, scri
     qtbot.waitUntil(lambda: "The board went away." in shown(pane))
     assert "Half an ans" in shown(pane)
     assert "Reload the model." in shown(pane)
+    assert "Regenerate" not in shown(pane), "Retry is the same, and nearer"
     assert pane.composer.send.isVisible()
     click(pane, "details", request)
     assert context.shell.errors == [error]
