@@ -31,7 +31,7 @@ class SamplingRequest:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None
-    min_tokens: int | None = None
+    min_tokens: int = 0
     """Before this many tokens the answer ends neither by itself nor at a stop string."""
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()

@@ -50,9 +50,9 @@ _SAMPLING = (
         cli_option="--seed", takes_effect=_NEXT_ANSWER,
     ),
     Setting(
-        "sampling.min_tokens", "integer", None, "Shortest answer",
+        "sampling.min_tokens", "integer", 0, "Shortest answer",
         "Before this many tokens the answer ends neither by itself nor at a stop text.",
-        minimum=0, maximum=1_000_000, unit="tokens", unset="no minimum", fallback=0,
+        minimum=0, maximum=1_000_000, unit="tokens", fallback=0,
         cli_option="--min-tokens", takes_effect=_NEXT_ANSWER,
     ),
     Setting(
@@ -68,11 +68,12 @@ _SAMPLING = (
     ),
     Setting(
         "sampling.context_policy", "choice", "stop", "When the context is full",
-        "What happens when a conversation is longer than the model holds. The system prompt always stays.",
+        "What is left out when a conversation is longer than the model holds. The system prompt "
+        "always stays; on your screen and disk everything does.",
         choices=(
             Choice("stop", "Stop", "The answer ends at the limit; a message that is too long is refused."),
-            Choice("drop_middle", "Drop the middle", "The first turns stay; the oldest after them are cut."),
-            Choice("rolling", "Rolling window", "The oldest turns are cut, in the middle of an answer too."),
+            Choice("drop_middle", "Drop the middle", "The first turns stay; older ones after them go."),
+            Choice("rolling", "Rolling window", "The oldest turns go, even in the middle of an answer."),
         ),
         cli_option="--context-policy", takes_effect=_NEXT_ANSWER,
     ),
