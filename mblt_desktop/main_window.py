@@ -35,7 +35,7 @@ from mblt_desktop.rail import Rail
 from mblt_desktop.status_bar import StatusBar
 from mblt_desktop.tracing.controller import recording_controller
 from mblt_desktop.tracing.record_button import RecordButton
-from mblt_desktop.widgets import SearchField
+from mblt_desktop.widgets import SearchField, local_files
 from mblt_desktop.widgets.toast import Toast
 from runtime.errors import ErrorInfo, MediaError
 
@@ -276,7 +276,7 @@ class MainWindow(QMainWindow):
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Route dropped files to their panes."""
-        paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+        paths = local_files(event.mimeData())
         if paths:
             event.acceptProposedAction()
             self.open_files(paths)

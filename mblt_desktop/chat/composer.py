@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
 from PySide6.QtGui import (
@@ -18,7 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from mblt_desktop.store.records import Attachment
-from mblt_desktop.widgets import Button, Chip, IconButton, Label, PrimaryButton, restyle
+from mblt_desktop.widgets import Button, Chip, IconButton, Label, PrimaryButton, local_files, restyle
 
 MAX_LINES = 10
 
@@ -70,7 +69,7 @@ class MessageEdit(QPlainTextEdit):
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Files become attachments; everything else is pasted as plain text."""
-        files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
+        files = local_files(source)
         if files:
             self.files_pasted.emit(files)
         elif source.hasText():

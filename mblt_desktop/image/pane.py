@@ -40,6 +40,7 @@ from mblt_desktop.widgets import (
     IconButton,
     Label,
     Page,
+    local_files,
 )
 from runtime.errors import ErrorInfo
 
@@ -204,7 +205,7 @@ class ImagePane(QWidget):
 
     def paste(self, mime: QMimeData) -> bool:
         """Take files or a picture from the clipboard or a drop; False when it holds neither."""
-        paths = [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]
+        paths = local_files(mime)
         if paths:
             self.open_files(paths)
             return True
@@ -273,7 +274,7 @@ class ImagePane(QWidget):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Pictures are welcome; what is something else, the window sends where it belongs."""
-        files = [Path(url.toLocalFile()) for url in event.mimeData().urls()]
+        files = local_files(event.mimeData())
         if all(self.accepts_drop([path]) for path in files) and (files or event.mimeData().hasImage()):
             event.acceptProposedAction()
             self._panel.show_drop_target(welcome=True)

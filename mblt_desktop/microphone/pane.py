@@ -22,7 +22,7 @@ from mblt_desktop.microphone.speech_models import SpeechModels
 from mblt_desktop.microphone.takes import TakeFolder
 from mblt_desktop.microphone.transcript_page import TranscriptPage
 from mblt_desktop.store.records import TranscriptRecord
-from mblt_desktop.widgets import ErrorBanner, Line, Scrolled, Section, SidePanel
+from mblt_desktop.widgets import ErrorBanner, Line, Scrolled, Section, SidePanel, local_files
 from runtime.audio.subtitles import TranscriptFormat
 from runtime.errors import ErrorInfo
 from runtime.messages import Segment, TakeFinished
@@ -168,7 +168,7 @@ class MicrophonePane(QWidget):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Sound is welcome; what is something else by its name, the window sends where it belongs."""
-        files = [Path(url.toLocalFile()) for url in event.mimeData().urls()]
+        files = local_files(event.mimeData())
         if files and all(_sounds_like_audio(path) or not path.suffix for path in files):
             event.acceptProposedAction()
             self.drop_zone.show_welcome(welcome=True)
@@ -182,7 +182,7 @@ class MicrophonePane(QWidget):
     def dropEvent(self, event: QDropEvent) -> None:
         """Take what was dropped."""
         self.drop_zone.show_welcome(welcome=False)
-        paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+        paths = local_files(event.mimeData())
         if paths:
             event.acceptProposedAction()
             self.open_files(paths)

@@ -17,6 +17,7 @@ from PySide6.QtCore import QObject, QThread, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from mblt_desktop.context import AppContext
+from mblt_desktop.devices.monitor import DeviceMonitor
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.paths import Paths, default_paths
 from mblt_desktop.settings.preferences import Preferences
@@ -167,12 +168,38 @@ def shell() -> RecordingShell:
 
 
 @pytest.fixture
+def preferences(paths: Paths) -> Iterator[Preferences]:
+    """The settings of the fresh home."""
+    preferences = Preferences(paths.settings_file)
+    yield preferences
+    preferences.flush()
+
+
+@pytest.fixture
 def context(
-    qapp: QApplication, bridge: ScriptedBridge, dispatcher: Dispatcher, paths: Paths, shell: RecordingShell
+    bridge: ScriptedBridge,
+    dispatcher: Dispatcher,
+    paths: Paths,
+    preferences: Preferences,
+    shell: RecordingShell,
 ) -> Iterator[AppContext]:
     """What a pane is given, on the scripted runtime."""
     store = Store(paths.database)
-    preferences = Preferences(paths.settings_file)
-    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell=shell)
+    monitor = DeviceMonitor("simulated")
+    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell, monitor)
+    monitor.close()
     assert store.close()
-    preferences.flush()
+
+
+Post = Callable[..., None]
+
+
+@pytest.fixture
+def post(bridge: ScriptedBridge, dispatcher: Dispatcher) -> Post:
+    """Events as a runtime thread posts them, delivered."""
+
+    def deliver(*events: Event) -> None:
+        bridge.host.post(*events)
+        dispatcher.deliver()
+
+    return deliver

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -14,53 +13,8 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.image.pane import ImagePane
-from mblt_desktop.paths import Paths
-from mblt_desktop.settings.preferences import Preferences
-from mblt_desktop.store.store import Store
-from mblt_desktop.theme import theme_manager
-from runtime.errors import ErrorInfo
 from runtime.messages import ModelInfo
-from tests.ui.conftest import ScriptedBridge
-
-
-@dataclass
-class RecordingShell:
-    """The window's services, remembered."""
-
-    errors: list[ErrorInfo] = field(default_factory=list)
-    panes: list[str] = field(default_factory=list)
-    toasts: list[tuple[str, Callable[[], None] | None]] = field(default_factory=list)
-
-    def show_error(self, error: ErrorInfo) -> None:
-        self.errors.append(error)
-
-    def navigate(self, pane: str) -> None:
-        self.panes.append(pane)
-
-    def toast(self, text: str, undo: Callable[[], None] | None = None) -> None:
-        self.toasts.append((text, undo))
-
-
-@pytest.fixture
-def shell() -> RecordingShell:
-    return RecordingShell()
-
-
-@pytest.fixture
-def context(
-    qapp: QApplication,
-    bridge: ScriptedBridge,
-    dispatcher: Dispatcher,
-    paths: Paths,
-    shell: RecordingShell,
-) -> Iterator[AppContext]:
-    store = Store(paths.database)
-    preferences = Preferences(paths.settings_file)
-    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell)
-    assert store.close()
-    preferences.flush()
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from runtime.messages import (
     Timings,
     Usage,
 )
-from tests.ui.conftest import ScriptedBridge
-from tests.ui.image.conftest import RecordingShell, drop_data, drop_on
+from tests.ui.conftest import RecordingShell, ScriptedBridge
+from tests.ui.image.conftest import drop_data, drop_on
 
 Photo = Callable[..., Path]
 USAGE, TIMINGS = Usage(100, 80, 21), Timings(0.1, 0.0, 0.0, 0.5, 2.0, 0.6, 2.6)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.microphone.pane import MicrophonePane
-from runtime.messages import CatalogRow, Event, Microphone, MicrophonesListed, ModelInfo, ModelsListed
-from tests.ui.conftest import ScriptedBridge
+from runtime.messages import CatalogRow, Microphone, MicrophonesListed, ModelInfo, ModelsListed
+from tests.ui.conftest import Post
 
 TINY = CatalogRow(
     "whisper-tiny.en", "Whisper tiny.en", "speech", "whisper", "cpu", "installed", "/models/tiny", 1, 1, "MIT"
@@ -35,8 +32,6 @@ TINY_LOADED = ModelInfo(
     languages=("en",),
 )  # fmt: skip
 
-Post = Callable[..., None]
-
 
 @pytest.fixture
 def pane(qtbot: QtBot, context: AppContext) -> MicrophonePane:
@@ -45,17 +40,6 @@ def pane(qtbot: QtBot, context: AppContext) -> MicrophonePane:
     pane.resize(1376, 868)
     pane.show()
     return pane
-
-
-@pytest.fixture
-def post(bridge: ScriptedBridge, dispatcher: Dispatcher) -> Post:
-    """Events as a runtime thread posts them, delivered."""
-
-    def deliver(*events: Event) -> None:
-        bridge.host.post(*events)
-        dispatcher.deliver()
-
-    return deliver
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from runtime.messages import (
     TranscribeProgress,
     Word,
 )
-from tests.ui.conftest import RecordingShell, ScriptedBridge
-from tests.ui.microphone.conftest import TINY, TINY_LOADED, Post
+from tests.ui.conftest import Post, RecordingShell, ScriptedBridge
+from tests.ui.microphone.conftest import TINY, TINY_LOADED
 
 LINE = Segment(
     0.4, 5.0, "Good morning, everyone.", (Word(0.4, 0.9, "Good", 0.9), Word(1.0, 2.0, "morning,", 0.2))
@@ -255,3 +255,12 @@ def test_in_a_low_window_files_and_transcripts_share_the_room(
     assert rows.geometry().bottom() < title.geometry().top()
     assert title.geometry().bottom() < list_.geometry().top()
     assert list_.geometry().bottom() <= ready.height()
+
+
+def test_a_link_to_elsewhere_is_not_welcomed(pane: MicrophonePane) -> None:
+    mime = QMimeData()
+    mime.setUrls([QUrl("https://example.org/talk.mp3")])
+    args = (Qt.DropAction.CopyAction, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    enter = QDragEnterEvent(QPoint(500, 500), *args)
+    QApplication.sendEvent(pane, enter)
+    assert not enter.isAccepted()

@@ -22,8 +22,8 @@ from runtime.messages import (
     TakeStarted,
     Transcribe,
 )
-from tests.ui.conftest import RecordingShell, ScriptedBridge
-from tests.ui.microphone.conftest import BUILT_IN, HEADSET, Post
+from tests.ui.conftest import Post, RecordingShell, ScriptedBridge
+from tests.ui.microphone.conftest import BUILT_IN, HEADSET
 from tests.ui.microphone.test_files import done
 
 

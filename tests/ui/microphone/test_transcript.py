@@ -28,8 +28,7 @@ from runtime.messages import (
     StopAudio,
     Word,
 )
-from tests.ui.conftest import RecordingShell, ScriptedBridge
-from tests.ui.microphone.conftest import Post
+from tests.ui.conftest import Post, RecordingShell, ScriptedBridge
 
 LINES = (
     Segment(0.4, 5.0, "Good morning.", (Word(0.4, 1.0, "Good", 0.9), Word(1.0, 2.0, "morning.", 0.2))),

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.devices.monitor import DeviceMonitor
-from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.models.pane import ModelsPane
-from mblt_desktop.paths import Paths
-from mblt_desktop.settings.preferences import Preferences
-from mblt_desktop.store.store import Store
-from mblt_desktop.theme import theme_manager
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout
 from runtime.messages import CatalogRow, ModelInfo, ModelsListed
-from tests.ui.conftest import ScriptedBridge
+from tests.ui.conftest import Post
 
 CHAT = CatalogRow(
     model_id="smollm2-135m-instruct-sim",
@@ -72,20 +66,6 @@ def shell() -> Remembered:
 
 
 @pytest.fixture
-def context(
-    bridge: ScriptedBridge, dispatcher: Dispatcher, paths: Paths, shell: Remembered
-) -> Iterator[AppContext]:
-    """A window's context around the scripted runtime."""
-    store = Store(paths.database)
-    preferences = Preferences(paths.settings_file)
-    monitor = DeviceMonitor("simulated")
-    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell, monitor)
-    monitor.close()
-    preferences.flush()
-    assert store.close()
-
-
-@pytest.fixture
 def pane(qtbot: QtBot, context: AppContext) -> ModelsPane:
     """The shown pane, before the runtime has answered."""
     pane = ModelsPane(context)
@@ -97,20 +77,9 @@ def pane(qtbot: QtBot, context: AppContext) -> ModelsPane:
 
 
 @pytest.fixture
-def say(qtbot: QtBot, bridge: ScriptedBridge, dispatcher: Dispatcher) -> Callable[..., None]:
-    """Post events as the runtime would, and have them delivered."""
-
-    def post(*events: object) -> None:
-        bridge.host.post(*events)
-        dispatcher.deliver()
-
-    return post
-
-
-@pytest.fixture
-def listed(pane: ModelsPane, say: Callable[..., None]) -> ModelsPane:
+def listed(pane: ModelsPane, post: Post) -> ModelsPane:
     """The pane with one model that can be installed and one that is."""
-    say(ModelsListed((CHAT, SPEECH)))
+    post(ModelsListed((CHAT, SPEECH)))
     return pane
 
 

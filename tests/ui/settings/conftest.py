@@ -9,18 +9,11 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.devices.monitor import DeviceMonitor
-from mblt_desktop.dispatcher import Dispatcher
-from mblt_desktop.paths import Paths
 from mblt_desktop.settings.pane import SettingsPane
-from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.settings.storage_page import StoragePage
-from mblt_desktop.store.store import Store
-from mblt_desktop.theme import theme_manager
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout
 from runtime.messages import ModelInfo
-from tests.ui.conftest import ScriptedBridge
 
 
 @dataclass
@@ -43,28 +36,6 @@ class Remembered:
 @pytest.fixture
 def shell() -> Remembered:
     return Remembered()
-
-
-@pytest.fixture
-def preferences(paths: Paths) -> Iterator[Preferences]:
-    preferences = Preferences(paths.settings_file)
-    yield preferences
-    preferences.flush()
-
-
-@pytest.fixture
-def context(
-    bridge: ScriptedBridge,
-    dispatcher: Dispatcher,
-    preferences: Preferences,
-    paths: Paths,
-    shell: Remembered,
-) -> Iterator[AppContext]:
-    store = Store(paths.database)
-    monitor = DeviceMonitor("simulated")
-    yield AppContext(bridge, dispatcher, store, preferences, theme_manager(), paths, shell, monitor)
-    monitor.close()
-    assert store.close()
 
 
 @pytest.fixture
