@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelUnsupportedError
+from runtime.model_folder import read_object
 
 Array = npt.NDArray[Any]
 
@@ -118,8 +119,8 @@ def convert_whisper(source: Path, target: Path) -> None:
     try:
         tensors = dict(_renamed(arrays))
         shape = _Shape(arrays)
-        hints = json.loads((source / "config.json").read_text(encoding="utf-8"))
-        vocabulary = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
+        hints = read_object(source / "config.json")
+        vocabulary = read_object(source / "tokenizer.json")
         special = {item["content"]: int(item["id"]) for item in vocabulary["added_tokens"]}
         documents = {
             "config.json": shape.config(special),

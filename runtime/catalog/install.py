@@ -6,7 +6,6 @@ by one rename: a model is either complete or not listed as installed.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -34,6 +33,7 @@ from runtime.errors import (
     storage_error,
 )
 from runtime.messages import ModelKind
+from runtime.model_folder import read_object
 
 _UNHARMED = "Installed models are unharmed."
 _DEMO_CONTEXT = 4096
@@ -213,7 +213,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             unharmed="Nothing was changed.",
         )
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except (OSError, ValueError) as error:
         raise ModelDamagedError(
             f"{path} cannot be read.",
@@ -221,7 +221,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             unharmed="Nothing was changed.",
             detail=f"{type(error).__name__}: {error}",
         ) from error
-    return config if isinstance(config, dict) else {}
 
 
 def _checkpoint_config(source: Path) -> dict[str, Any]:

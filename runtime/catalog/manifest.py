@@ -18,6 +18,7 @@ from runtime.catalog.entries import DeviceKind
 from runtime.catalog.job import Job
 from runtime.errors import ModelDamagedError, ModelIncompleteError
 from runtime.messages import ModelKind
+from runtime.model_folder import read_object
 
 MANIFEST = "mblt-model.json"
 _FORMAT = 1
@@ -83,7 +84,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError("too large")
-        return _parsed(json.loads(path.read_text(encoding="utf-8")))
+        return _parsed(read_object(path))
     except FileNotFoundError as error:
         raise ModelIncompleteError(
             f"{folder.name} has no {MANIFEST}, so it was not installed completely.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoun
 from runtime.families.base import FamilyModel, Progress
 from runtime.families.memory import smaller_advised
 from runtime.layout import LayoutRequest
+from runtime.model_folder import read_object, require_plain_files
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
 _MIXTURE = ("qwen3_moe",)
@@ -36,7 +36,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         )
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError:
         raise ModelIncompleteError(
             f"The model folder {folder} has no config.json.",
@@ -46,9 +46,6 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelDamagedError(
             f"{path} cannot be read.", remedy="Fetch the model again.", detail=str(error)
         ) from error
-    if not isinstance(config, dict):
-        raise ModelDamagedError(f"{path} does not describe a model.", remedy="Fetch the model again.")
-    return config
 
 
 def load_model(
@@ -56,6 +53,7 @@ def load_model(
 ) -> FamilyModel:
     """Load the artifact in `folder` with the adapter of its family; heavy imports happen here."""
     family = family_of(folder)
+    require_plain_files(folder, read_config(folder))
     with building(progress), smaller_advised(folder, layout):
         return _load(model_id, folder, family, layout, device, progress)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,14 @@ from typing import Any, cast
 from runtime.catalog.manifest import read_manifest
 from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice, activate, vendor_stack
-from runtime.errors import ModelError, ModelIncompleteError, RequestError
+from runtime.errors import ModelError, ModelIncompleteError, RequestError, SettingError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
-from runtime.families.faults import device_faults
+from runtime.families.faults import device_faults, from_template
 from runtime.families.user_text import as_data, control_tokens
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
+from runtime.model_folder import loading, read_object
+from runtime.settings import SETTINGS
 from runtime.simulator.artifact import refuse_simulated
 
 SAMPLING_KEYS = (
@@ -81,9 +82,9 @@ class CausalLm:
                 f"{self.info.title} cannot see pictures.", remedy="Choose an image model, or ask without one."
             )
         messages = [{"role": turn.role, "content": as_data(turn.text, self._control)} for turn in turns]
-        return cast(
-            "str",
-            self._tokenizer.apply_chat_template(
+        return from_template(
+            self.info.title,
+            lambda: self._tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
             ),
         )
@@ -196,16 +197,21 @@ def load_causal_lm(
     progress("Starting the runtime", None)
     active = activate(device)
     vendor_stack()
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     require_artifact(folder, active)
     progress("Checking the layout", 0.4)
     kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices))
     progress("Reading the tokenizer", 0.5)
-    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its config.json"):
+        AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its tokenizer files"):
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     progress("Loading weights onto the device", 0.6)
-    with device_faults(folder.name):
-        model = AutoModelForCausalLM.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    with loading(folder, "its config.json or weights"), device_faults(folder.name):
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, **kwargs
+        )
     model.eval()
     info = model_info(model_id, folder, family, "chat", model, active, time.perf_counter() - started)
     return CausalLm(model, tokenizer, info, eos_ids(model, tokenizer))
@@ -285,19 +291,26 @@ def sampling_defaults(folder: Path) -> dict[str, float | int]:
     Read from the file: the loaded object also holds the library's own defaults, which nobody chose.
     """
     try:
-        stated = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+        stated = read_object(folder / "generation_config.json")
     except (OSError, ValueError):
         return {}  # optional, and the vendor's class reads the rest of it
-    if not isinstance(stated, dict):
-        return {}
     values = {
         key: value
         for key in SAMPLING_KEYS
-        if isinstance(value := stated.get(key), (int, float)) and not isinstance(value, bool)
+        if isinstance(value := stated.get(key), (int, float)) and _is_taken(key, value)
     }
     if stated.get("do_sample") is False:
         values["temperature"] = 0.0
     return values
+
+
+def _is_taken(key: str, value: float) -> bool:
+    """Whether the setting of that name takes the value; a model may state anything."""
+    try:
+        SETTINGS[f"sampling.{key}"].check(value)
+    except SettingError:
+        return False
+    return True
 
 
 def context_length(model: Any, compiled: Any = None) -> int:

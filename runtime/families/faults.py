@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from runtime.errors import (
@@ -12,6 +12,7 @@ from runtime.errors import (
     DeviceStalledError,
     MbltError,
     ModelDamagedError,
+    RequestError,
 )
 
 _LOST = ("Model_NotAlive", "Driver_", "Acc_")
@@ -30,6 +31,25 @@ def device_faults(what: str) -> Iterator[None]:
         if isinstance(error.__cause__, MbltError):  # the simulated device knows more than its code word
             raise error.__cause__ from error
         raise sort_fault(what, str(error)) from error
+
+
+def from_template(title: str, write: Callable[[], object]) -> str:
+    """What `write` makes of a conversation with a model's chat template.
+
+    Raises RequestError for what the template refuses, is itself wrong with, or makes nothing of.
+    """
+    detail = "It is empty."
+    try:
+        if text := str(write()):
+            return text
+    except Exception as error:  # noqa: BLE001 - a template may fail in any way that Python can
+        detail = f"{type(error).__name__}: {error}"
+    raise RequestError(
+        f"The chat template of {title} cannot write this conversation.",
+        remedy="Start a new chat; if that fails too, fetch the model again.",
+        unharmed="The conversation is unharmed.",
+        detail=detail,
+    )
 
 
 def sort_fault(what: str, text: str) -> DeviceError | ModelDamagedError:

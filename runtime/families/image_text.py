@@ -25,18 +25,19 @@ from runtime.errors import ImageError, ModelIncompleteError, RequestError
 from runtime.families import mrope, read_config
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.causal_lm import (
-    DecodeStream,
     dispose_model,
     eos_ids,
     model_info,
     new_slot_cache,
     require_artifact,
 )
-from runtime.families.faults import device_faults
+from runtime.families.decode_stream import DecodeStream
+from runtime.families.faults import device_faults, from_template
 from runtime.families.user_text import as_data, control_tokens
 from runtime.images import MODEL_SIDE, load_for_model
 from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
 from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
+from runtime.model_folder import loading
 from runtime.tracing.recorder import RECORDER
 
 LONGEST_ASPECT = 200
@@ -63,9 +64,9 @@ class ImageText:
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
         messages = [{"role": turn.role, "content": self._content(turn)} for turn in turns]
-        return cast(
-            "str",
-            self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
+        return from_template(
+            self.info.title,
+            lambda: self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
         )
 
     def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
@@ -230,7 +231,7 @@ def load_image_text(
     progress("Starting the runtime", None)
     active = activate(device)
     vendor_stack()
-    from transformers import AutoModelForImageTextToText
+    from transformers import AutoConfig, AutoModelForImageTextToText
     from transformers_mblt.models.qwen2_vl.processing_qwen2_vl import MobilintQwen2VLProcessor
 
     require_artifact(folder, active)
@@ -240,10 +241,15 @@ def load_image_text(
     kwargs = from_pretrained_kwargs(asked, ("vision_", "text_"))
     kwargs.pop("vision_max_batch_size", None)  # conversations in parallel concern the text model
     progress("Reading the processor", 0.5)
-    processor = MobilintQwen2VLProcessor.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its config.json"):
+        AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its processor or tokenizer files"):
+        processor = MobilintQwen2VLProcessor.from_pretrained(str(folder), local_files_only=True)
     progress("Loading weights onto the device", 0.6)
-    with device_faults(folder.name):
-        model = AutoModelForImageTextToText.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    with loading(folder, "its config.json or weights"), device_faults(folder.name):
+        model = AutoModelForImageTextToText.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, **kwargs
+        )
     model.eval()
     processor.sync_dynamic_vision_from_model(model)
     text = model.model.language_model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from runtime.devices import building
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.memory import smaller_advised
 from runtime.messages import LoadSpeech, ModelInfo, Segment
+from runtime.model_folder import read_object, require_plain_files
 
 Progress = Callable[[str, float | None], None]
 """Stage in words, fraction 0..1 or None."""
@@ -86,9 +86,8 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
 def model_title(folder: Path) -> str:
     """The model's name as its manifest says it, else the folder's."""
     try:
-        manifest = json.loads((folder / "mblt-model.json").read_text(encoding="utf-8"))
-        title = manifest["title"]
-    except (OSError, ValueError, KeyError, TypeError):
+        title = read_object(folder / "mblt-model.json")["title"]
+    except (OSError, ValueError, KeyError):
         return folder.name
     return title if isinstance(title, str) and title else folder.name
 
@@ -101,9 +100,11 @@ def _family(folder: Path) -> str:
             unharmed="Your transcripts are unharmed.",
         )
     try:
-        described = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
-    except (OSError, ValueError, AttributeError):
-        described = None
+        config = read_object(folder / "config.json")
+    except (OSError, ValueError):
+        config = {}
+    require_plain_files(folder, config)
+    described = config.get("model_type")
     if described:
         return str(described)
     # Without one of the two it is a CTranslate2 model whose other half is missing; its loader says which.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.errors import ModelDamagedError, ModelIncompleteError
 from runtime.messages import LoadSpeech, ModelInfo, Segment, Word
+from runtime.model_folder import read_object
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task, model_title
 from runtime.speech.guards import clamp, invented
 from runtime.tracing.recorder import RECORDER
@@ -122,9 +122,8 @@ def _check(folder: Path) -> None:
         )
     for name, key in (("config.json", "suppress_ids"), ("tokenizer.json", "model")):
         try:
-            document = json.loads((folder / name).read_text(encoding="utf-8"))
-            document[key]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            read_object(folder / name)[key]
+        except (OSError, ValueError, KeyError) as error:
             raise _damaged(folder, name, f"{type(error).__name__}: {error}") from error
 
 

@@ -6,10 +6,8 @@ long as the speech allows. There are no attention weights from the device, hence
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,12 @@ from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
 from runtime.devices import activate, vendor_stack
-from runtime.errors import ModelDamagedError, ModelIncompleteError
+from runtime.errors import ModelIncompleteError
 from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
 from runtime.layout import effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import LoadSpeech, ModelInfo, Segment
+from runtime.model_folder import loading, read_object
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task, model_title
 from runtime.speech.guards import clamp
 from runtime.speech.timestamps import split_segments
@@ -144,18 +143,22 @@ def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progre
     progress("Starting the runtime", None)
     active = activate(device)
     vendor_stack()
-    from transformers import AutoModelForSpeechSeq2Seq, AutoTokenizer, WhisperFeatureExtractor
+    from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, AutoTokenizer, WhisperFeatureExtractor
 
     progress("Checking the layout", 0.4)
     layout = validate(command.layout, active.board, active.devices)
     kwargs = from_pretrained_kwargs(layout, ("encoder_", "decoder_"))
     progress("Reading the tokenizer", 0.5)
-    with _damage_explained(folder):
+    with loading(folder, "its config.json"):
+        AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its tokenizer or preprocessor files"):
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         features = WhisperFeatureExtractor.from_pretrained(str(folder), local_files_only=True)
-        progress("Loading weights onto the device", 0.6)
-        with device_faults(folder.name):
-            model = AutoModelForSpeechSeq2Seq.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    progress("Loading weights onto the device", 0.6)
+    with loading(folder, "its config.json or weights"), device_faults(folder.name):
+        model = AutoModelForSpeechSeq2Seq.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, **kwargs
+        )
     model.eval()
     info = ModelInfo(
         model_id=command.model_id,
@@ -174,24 +177,10 @@ def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progre
     return NpuWhisper(model, features, tokenizer, info)
 
 
-@contextmanager
-def _damage_explained(folder: Path) -> Iterator[None]:
-    """Turn a library's complaint about a file of the folder into a ModelDamagedError."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelDamagedError(
-            f"The speech model in {folder} cannot be read.",
-            remedy="Verify it in the Models pane, or fetch it again.",
-            unharmed=_UNHARMED,
-            detail=f"{type(error).__name__}: {error}",
-        ) from error
-
-
 def _require_files(folder: Path) -> None:
     """Name what is missing; the vendor's own check is a bare Exception."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = read_object(folder / "config.json")
         compiled = [str(config[f"{part}_mxq_path"]) for part in ("encoder", "decoder")]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelIncompleteError(
