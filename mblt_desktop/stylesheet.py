@@ -102,6 +102,8 @@ QAbstractSpinBox::down-button { border: 0; width: 20px; subcontrol-position: bot
 QAbstractSpinBox::up-arrow { image: url("$up"); width: 10px; height: 10px; }
 QAbstractSpinBox::down-arrow { image: url("$down"); width: 10px; height: 10px; }
 
+QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
+
 QCheckBox, QRadioButton { spacing: 8px; background: transparent; }
 QCheckBox::indicator { width: 16px; height: 16px;
   border: 1px solid $faint; border-radius: 4px; background: $surface; }

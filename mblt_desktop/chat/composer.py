@@ -263,8 +263,8 @@ class Composer(QFrame):
     @Slot()
     def _on_send(self) -> None:
         QGuiApplication.inputMethod().commit()
-        text = self.text
-        if self.send.isHidden() or self._blocked or not text.strip():
+        text = self.text.strip("\n").rstrip()
+        if self.send.isHidden() or self._blocked or not text:
             return
         self.submitted.emit(text, self.attachments)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QInputDialog, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.chat.attachments import IMAGES, TEXTS, AttachmentLoader, as_block
 from mblt_desktop.chat.composer import Composer
@@ -17,6 +17,7 @@ from mblt_desktop.chat.inspector import Inspector
 from mblt_desktop.chat.measuring import Place, PromptMeter
 from mblt_desktop.chat.models import ChatModels
 from mblt_desktop.chat.page import ConversationPage
+from mblt_desktop.chat.renaming import ask_title
 from mblt_desktop.chat.session import ChatSession
 from mblt_desktop.chat.welcome import Welcome
 from mblt_desktop.context import AppContext
@@ -193,11 +194,9 @@ class ChatPane(QWidget):
     def rename(self, conversation_id: str) -> None:
         """Ask for a title of the user's own."""
         conversation = self._store.get(conversation_id)
-        if conversation is None:
-            return
-        title, accepted = QInputDialog.getText(self, "Rename chat", "Title", text=conversation.title)
-        if accepted and title.strip():
-            self._store.update(conversation_id, title=title.strip(), titled=True)
+        title = "" if conversation is None else ask_title(self, conversation.title)
+        if title:
+            self._store.update(conversation_id, title=title, titled=True)
 
     @Slot(str)
     def toggle_pin(self, conversation_id: str) -> None:

@@ -109,6 +109,12 @@ def test_lines_in_higher_scripts_need_no_scroll_bar(composer, text):
     assert (bar.minimum(), bar.maximum()) == (0, 0)
 
 
+def test_empty_lines_around_a_message_are_not_sent(qtbot, composer):
+    composer.set_text("\n\n    indented\nlast \n\n")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == ["    indented\nlast"]
+
+
 def test_what_can_be_dropped_is_said_as_it_is(composer):
     assert "pictures" not in composer.edit.placeholderText()
     composer.set_reads_images(reads=True)

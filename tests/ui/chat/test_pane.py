@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import QMimeData, Qt, QTimer, QUrl
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
 
 from mblt_desktop.chat.pane import ChatPane
 from mblt_desktop.chat.view import SCHEME
@@ -151,6 +152,20 @@ def test_a_picture_waits_with_the_draft_of_its_chat(pane):
     assert pane.composer.attachments == ()
     pane.open(first.id)
     assert (pane.composer.text, pane.composer.attachments) == ("What is this?", (picture,))
+
+
+def test_a_chat_gets_a_title_of_its_own(pane, script):
+    script.exchange("One", "1")
+
+    def write(title: str, accept: bool) -> None:
+        dialog = QApplication.activeModalWidget()
+        dialog.setTextValue(title)
+        dialog.accept() if accept else dialog.reject()
+
+    for title, accept in (("바다", True), ("Mountains", False), ("  ", True)):
+        QTimer.singleShot(0, lambda title=title, accept=accept: write(title, accept))
+        pane.rename(pane.conversation.id)
+    assert pane.page.header.title == "바다"
 
 
 # -- asking -----------------------------------------------------------------------------------------
