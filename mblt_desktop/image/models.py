@@ -93,7 +93,7 @@ class ImageModels(QObject):
 
     def _gone(self, model_id: str) -> None:
         if self.loaded is not None and self.loaded.model_id == model_id:
-            self.loaded = None
+            self.loaded = self._context.dispatcher.loaded_model("image")
         if self.loading is not None and self.loading.model_id == model_id:
             self.loading = None
         self.changed.emit()
