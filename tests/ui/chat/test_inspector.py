@@ -8,7 +8,7 @@ import pytest
 
 from mblt_desktop.store.export import to_markdown
 from mblt_desktop.store.store import Store
-from runtime.messages import Candidate, CandidatesReported, DrawnToken, Generate
+from runtime.messages import Candidate, CandidatesReported, DrawnToken, Generate, PrefillProgress
 from runtime.sampling_params import UsedValue
 from tests.ui.chat.conftest import finished
 
@@ -135,3 +135,14 @@ def test_an_answer_without_a_report_shows_no_table(pane, answered):
     assert not table.isVisibleTo(pane.inspector)
     pane.transcript.message_selected.emit(first)
     assert table.isVisibleTo(pane.inspector)
+
+
+def test_an_answer_that_is_read_again_says_so_until_it_goes_on(qtbot, pane, host, script):
+    request = script.ask("Hello?")
+    script.stream(request, "First half")
+    host.post(PrefillProgress(request, 2, 18, 58))
+    qtbot.waitUntil(lambda: "18 of 58 tokens, 2 of them reused" in pane.transcript.toPlainText())
+    script.stream(request, ", second half.")
+    assert "18 of 58" not in pane.transcript.toPlainText()
+    script.answer(request, " End.")
+    assert "First half, second half. End." in pane.transcript.toPlainText()
