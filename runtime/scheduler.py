@@ -119,8 +119,12 @@ class Scheduler:
     # -- decisions ----------------------------------------------------------------------------------
 
     def _admit(self) -> Admit | None:
-        busy = {request.conversation_id for request in self._active.values()}
-        candidates = [request for request in self._in_order() if request.conversation_id not in busy]
+        # A conversation has one cache: what gave way in the middle of it comes first, not the next request.
+        first = {request.conversation_id: request for _, request in self._waiting if request.running}
+        first.update({request.conversation_id: request for request in self._active.values()})
+        candidates = [
+            request for request in self._in_order() if first.get(request.conversation_id, request) is request
+        ]
         if not candidates:
             return None
         request = self._choose(candidates)

@@ -31,6 +31,7 @@ class Device:
     answers: dict[str, int] = field(default_factory=dict)
     scheduler: Scheduler = field(init=False)
     on_slot: dict[int, Request] = field(default_factory=dict)
+    begun: list[Request] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
@@ -71,6 +72,10 @@ class Device:
         }
         others = [other for other in self.on_slot.values() if other is not plan.request]
         assert plan.request.conversation_id not in {other.conversation_id for other in others}
+        ended = {*self.finished, *self.gone}
+        halfway = {other.conversation_id for other in self.begun if other.id not in ended}
+        assert plan.request in self.begun or plan.request.conversation_id not in halfway, "its KV is in use"
+        self.begun.append(plan.request)
         self.on_slot[plan.slot] = plan.request
         self.log.append(f"admit {plan.request.id}")
         if plan.request.running is None:
@@ -155,6 +160,18 @@ def test_an_interactive_prompt_takes_the_slot_from_a_background_one_between_two_
     device.run()
     assert device.log[0] == "admit quick"
     assert device.finished == ["quick", "long"]
+
+
+def test_a_conversation_goes_on_with_what_gave_way_before_its_next_request() -> None:
+    device = Device(1)
+    device.add(request("first", "c", background=True), prompt=40)
+    device.step()
+    device.step()
+    device.add(request("other", "d"))
+    device.step()
+    device.add(request("second", "c"))
+    device.run()
+    assert device.finished == ["other", "first", "second"]
 
 
 def test_an_answer_flows_on_while_another_prompt_is_read() -> None:
