@@ -12,6 +12,7 @@ from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice, activate, vendor_stack
 from runtime.errors import ModelError, ModelIncompleteError, RequestError, SettingError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
 from runtime.families.user_text import as_data, control_tokens
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
@@ -30,32 +31,6 @@ SAMPLING_KEYS = (
     "frequency_penalty",
 )
 DEFAULT_CHUNK = 128
-
-
-class DecodeStream:
-    """Incremental text through the tokenizers library: constant work a token, whole characters only."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        from tokenizers.decoders import DecodeStream as Stream
-
-        self._backend = tokenizer.backend_tokenizer
-        self._stream = Stream(skip_special_tokens=True)
-        self._pending: list[int] = []
-
-    def push(self, token_id: int) -> str:
-        """The text this token completes; empty while more bytes can come."""
-        text = self._stream.step(self._backend, token_id)
-        if text is None:
-            self._pending.append(token_id)
-            return ""
-        self._pending.clear()
-        return text
-
-    def finish(self) -> str:
-        """A character the model began and never finished shows as the replacement character."""
-        text = self._backend.decode(self._pending, skip_special_tokens=True) if self._pending else ""
-        self._pending.clear()
-        return cast("str", text)
 
 
 class CausalLm:
