@@ -21,9 +21,9 @@ from mblt_desktop.widgets import Label
 from runtime.tracing.analyse import NameStatistics
 
 _COLUMNS = ("Span", "Count", "Total", "Mean", "p50", "p95", "Share")
-_WIDEST = ("999,999", "999.9 ms", "999.9 ms", "999.9 ms", "999.9 ms", "100 %")
+_WIDEST = ("99,999", "999.9 ms", "999.9 ms", "999.9 ms", "999.9 ms", "100 %")
 """The widest words of each column behind the names, which get the rest."""
-_CELL_MARGIN = 11
+_CELL_MARGIN = 10
 _SHARE_TIP = "Part of the stretch of time during which at least one such span ran"
 _SORT = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
