@@ -129,25 +129,7 @@ class ImagePane(QWidget):
 
     def _build_middle(self) -> QWidget:
         self.page = Page("Image")
-        header = self.page.header
-        self._size = Chip()
-        header.add_left(self._size)
-        self._zoom_out = IconButton("minus", "Zoom out (-)")
-        self._zoom_words = Label("", "muted", "small", tabular=True)
-        self._zoom_words.setFixedWidth(44)
-        self._zoom_words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._zoom_in = IconButton("plus", "Zoom in (+)")
-        self._fit = Button("Fit")
-        self._fit.setCheckable(True)
-        self._fit.setToolTip("Show the whole picture (0)")
-        self._actual = Button("1:1")
-        self._actual.setToolTip("Actual size (1)")
-        self._actual.setAccessibleName("Actual size")
-        self._remove = IconButton("trash", "Remove from the gallery (Delete)")
-        self._extras = (self._zoom_words, self._actual)
-        self._tools = (self._zoom_out, self._zoom_words, self._zoom_in, self._fit, self._actual, self._remove)
-        for tool in self._tools:
-            header.add_right(tool)
+        self._build_tools()
         self.empty = EmptyState(
             "image",
             "Drop a picture here",
@@ -174,6 +156,27 @@ class ImagePane(QWidget):
         column.addWidget(self._stack, 1)
         self.page.set_body(body)
         return self.page
+
+    def _build_tools(self) -> None:
+        header = self.page.header
+        self._size = Chip()
+        header.add_left(self._size)
+        self._zoom_out = IconButton("minus", "Zoom out (-)")
+        self._zoom_words = Label("", "muted", "small", tabular=True)
+        self._zoom_words.setFixedWidth(44)
+        self._zoom_words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._zoom_in = IconButton("plus", "Zoom in (+)")
+        self._fit = Button("Fit")
+        self._fit.setCheckable(True)
+        self._fit.setToolTip("Show the whole picture (0)")
+        self._actual = Button("1:1")
+        self._actual.setToolTip("Actual size (1)")
+        self._actual.setAccessibleName("Actual size")
+        self._remove = IconButton("trash", "Remove from the gallery (Delete)")
+        self._extras = (self._zoom_words, self._actual)
+        self._tools = (self._zoom_out, self._zoom_words, self._zoom_in, self._fit, self._actual, self._remove)
+        for tool in self._tools:
+            header.add_right(tool)
 
     def _connect(self) -> None:
         self.loader.imported.connect(self._on_imported)

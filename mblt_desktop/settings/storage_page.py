@@ -59,11 +59,7 @@ class StoragePage(SettingsPage):
         self.add_extra(card)
         self.add_card(["storage.load_last_model"], "At start")
         self.add_card(["storage.keep_kv", "storage.kv_mib"], "Caches of conversations")
-        privacy = Card("Privacy")
-        words = Label(_PRIVACY, wrap=True)
-        words.setContentsMargins(16, 8, 16, 12)
-        privacy.add(words)
-        self.add_extra(privacy)
+        self._add_privacy()
         self._counted.connect(self._on_counted)
         self._cleared.connect(self._on_cleared)
         self.clear.clicked.connect(self._on_clear_clicked)
@@ -71,6 +67,13 @@ class StoragePage(SettingsPage):
         app = QCoreApplication.instance()
         if app is not None:
             app.aboutToQuit.connect(self.close_jobs)
+
+    def _add_privacy(self) -> None:
+        privacy = Card("Privacy")
+        words = Label(_PRIVACY, wrap=True)
+        words.setContentsMargins(16, 8, 16, 12)
+        privacy.add(words)
+        self.add_extra(privacy)
 
     def _add_clear(self, name: str, what_happens: str) -> Button:
         button = Button("Clear", "trash")

@@ -54,11 +54,7 @@ class ErrorBanner(QFrame):
         row.addLayout(words, 1)
         for button in (self.action, self._details_button, self._copy, self._close):
             row.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
-        self._details = QPlainTextEdit()
-        self._details.setReadOnly(True)
-        self._details.setFont(font("small", mono=True))
-        self._details.setAccessibleName("Details of the error")
-        self._details.setMaximumHeight(160)
+        self._details = _details_box()
         column.addLayout(row)
         column.addWidget(self._details)
         self._details_button.toggled.connect(self._on_details_toggled)
@@ -111,6 +107,15 @@ class ErrorBanner(QFrame):
     @Slot()
     def _draw(self) -> None:
         self._icon.setPixmap(pixmap("warning", current_theme().bad, 18))
+
+
+def _details_box() -> QPlainTextEdit:
+    box = QPlainTextEdit()
+    box.setReadOnly(True)
+    box.setFont(font("small", mono=True))
+    box.setAccessibleName("Details of the error")
+    box.setMaximumHeight(160)
+    return box
 
 
 class ProgressRow(QWidget):
