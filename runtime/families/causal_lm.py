@@ -41,7 +41,6 @@ class CausalLm:
         self._tokenizer = tokenizer
         self._control = control_tokens(tokenizer)
         self.info = info
-        self.vocab_size = int(model.config.vocab_size)
         self.eos_ids = eos_ids
         self._slots = self._find_slots()
         self.slots = len(self._slots)

@@ -52,7 +52,6 @@ class ImageText:
         self._text = model.model.language_model
         self._processor = processor
         self.info = info
-        self.vocab_size = int(model.config.text_config.vocab_size)
         self.eos_ids = eos
         self.slots = 1
         self.dynamic = bool(model.config.dynamic_vision)

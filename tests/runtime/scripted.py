@@ -68,7 +68,6 @@ class ScriptedModel:
     disposed: bool = False
     eos_ids: frozenset[int] = frozenset({EOS})
     slots: int = 1
-    vocab_size: int = VOCAB
     defaults: dict[str, float | int] = field(default_factory=lambda: {"temperature": 0.0})
 
     @property
