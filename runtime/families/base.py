@@ -78,7 +78,6 @@ class FamilyModel(Protocol):
     """A loaded model of one family."""
 
     info: ModelInfo
-    vocab_size: int
     eos_ids: frozenset[int]
     slots: int
     """Conversations that can be on the device at once."""
