@@ -6,7 +6,7 @@ import sys
 
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
-from tests.bench import batch, generation, host_time, window
+from tests.bench import batch, concurrency, generation, host_time, lasting, window
 
 
 def main() -> int:
@@ -16,7 +16,9 @@ def main() -> int:
         ("Generation", generation.rows),
         ("Host time per token outside infer", host_time.rows),
         ("Batches", batch.rows),
+        ("Conversations", concurrency.rows),
         ("Window", window.rows),
+        ("Memory", lasting.rows),
     ):
         _say(f"\n{title}")
         for name, value in section(models):

@@ -27,10 +27,10 @@ from runtime.simulator.build import build_artifact
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "bench"
 CONVERSATIONS = 8
-TOKENS = 32
+TOKENS = 48
 CONTEXT = 512
 """Positions of each of the 16 slots: as many as the questions need, so that the KV stays small."""
-ROUNDS = 3
+ROUNDS = 2
 ARRIVALS = 5
 LONG = "The lighthouse keeper wrote down every ship that passed. " * 120
 SUBJECTS = ("a fox", "the sea", "snow", "a train", "bread", "the moon", "a harbour", "rain")
