@@ -11,6 +11,10 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mblt_desktop.app import Application
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
@@ -18,12 +22,44 @@ PROMPT = "Tell me a long story about a fox and a lighthouse. Use many words."
 TICK = 0.010
 
 
+def smoothness(whole: Application) -> dict[str, list[float]]:
+    """How late the timer was, in ms, while the model loads and while it answers for 15 seconds at most."""
+    from PySide6.QtCore import QEventLoop, QTimer
+
+    lateness: list[float] = []
+    last = time.perf_counter()
+
+    def tick() -> None:
+        nonlocal last
+        now = time.perf_counter()
+        lateness.append(max(0.0, (now - last - TICK) * 1000))
+        last = now
+
+    timer = QTimer()
+    timer.setTimerType(timer.timerType().PreciseTimer)
+    timer.setInterval(int(TICK * 1000))
+    timer.timeout.connect(tick)
+    loaded, ended = QEventLoop(), QEventLoop()
+    whole.dispatcher.model_loaded.connect(loaded.quit)
+    whole.window.chat.session.ended.connect(ended.quit)
+    last = time.perf_counter()
+    timer.start()
+    loaded.exec()
+    loading = list(lateness)
+    lateness.clear()
+    whole.window.chat.composer.submitted.emit(PROMPT, ())
+    QTimer.singleShot(15_000, whole.window.chat.stop)
+    ended.exec()
+    timer.stop()
+    return {"loading": loading, "generating": lateness}
+
+
 def main() -> int:
     """`probe.py MODELS_DIR HOME first|whole`."""
     models, home, part = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     os.environ["MBLT_DESKTOP_HOME"] = str(home)
 
-    from PySide6.QtCore import QEventLoop, QTimer
+    from PySide6.QtCore import QEventLoop
     from PySide6.QtWidgets import QApplication
 
     from mblt_desktop.app import Application
@@ -42,32 +78,7 @@ def main() -> int:
     painted.exec()
     report["painted_ns"] = time.monotonic_ns()
     if part == "whole":
-        lateness: list[float] = []
-        last = time.perf_counter()
-
-        def tick() -> None:
-            nonlocal last
-            now = time.perf_counter()
-            lateness.append(max(0.0, (now - last - TICK) * 1000))
-            last = now
-
-        timer = QTimer()
-        timer.setTimerType(timer.timerType().PreciseTimer)
-        timer.setInterval(int(TICK * 1000))
-        timer.timeout.connect(tick)
-        loaded, ended = QEventLoop(), QEventLoop()
-        whole.dispatcher.model_loaded.connect(loaded.quit)
-        whole.window.chat.session.ended.connect(ended.quit)
-        last = time.perf_counter()
-        timer.start()
-        loaded.exec()
-        report["loading"] = list(lateness)
-        lateness.clear()
-        whole.window.chat.composer.submitted.emit(PROMPT, ())
-        QTimer.singleShot(15_000, whole.window.chat.stop)
-        ended.exec()
-        timer.stop()
-        report["generating"] = list(lateness)
+        report |= smoothness(whole)
     ended_in_time = whole.shut_down()
     sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()
