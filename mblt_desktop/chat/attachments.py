@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QThreadPool, Signal, Slot
 
 from mblt_desktop.store.records import Attachment, new_id
 from runtime.errors import ErrorInfo, MediaError, storage_error, to_info
+from runtime.plain_files import open_plain
 
 IMAGES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
 _TEXT_NAMES = "txt md rst csv tsv json yaml yml toml ini log xml html py c h cpp hpp rs go js ts java sh sql"
@@ -70,7 +71,7 @@ class AttachmentLoader(QObject):
 
 
 def _read(path: Path) -> tuple[str, str]:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         data = file.read(MAX_TEXT_BYTES + 1)
     if len(data) > MAX_TEXT_BYTES:
         raise MediaError(

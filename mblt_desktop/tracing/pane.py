@@ -33,6 +33,7 @@ from runtime.messages import (
     RenameRecording,
     RestoreRecording,
 )
+from runtime.plain_files import open_plain
 
 SAMPLE = "recording.pftrace"
 _ALWAYS = (".pftrace", ".perfetto-trace", ".json.gz")
@@ -296,7 +297,7 @@ def is_trace_file(path: Path) -> bool:
     if not name.endswith(".json"):
         return False
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return b'"ph"' in file.read(_HEAD_BYTES)
     except OSError:
         return False

@@ -46,8 +46,9 @@ def _check_readable(path: Path) -> None:
     """Say in words what FFmpeg would say in numbers."""
     try:
         status = path.stat()
-        with path.open("rb"):
-            pass
+        if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):  # opening a pipe would wait
+            with path.open("rb"):
+                pass
     except FileNotFoundError:
         raise _refuse(path, "there is no such file.", "Check where it is now.", str(path)) from None
     except IsADirectoryError:
@@ -226,7 +227,7 @@ class AudioFile:
                     errors = 0
                     yield packet
                 return
-            except (av.error.FFmpegError, OSError):
+            except (av.error.FFmpegError, OSError, IndexError):  # the last for tracks that come up on the way
                 errors += 1
                 self._bad_packets.append(self._resampler.seconds)
         self._notes.append(f"The file cannot be read beyond {clock(self._resampler.seconds)}.")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from runtime.errors import TraceError, storage_error
+from runtime.plain_files import open_plain
 from runtime.tracing.files import Checkpoint
 from runtime.tracing.model import Metadata, Trace
 from runtime.tracing.read_chrome import read_chrome
@@ -48,7 +49,7 @@ def read_metadata(path: Path) -> Metadata | None:
         StorageError: the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             about = find_about(file.read(HEAD_BYTES))
     except OSError as error:
         raise storage_error(error, str(path)) from error
@@ -57,7 +58,7 @@ def read_metadata(path: Path) -> Metadata | None:
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             data = file.read(MAX_BYTES + 1)
         if data.startswith(_GZIP):
             with gzip.open(path) as packed:

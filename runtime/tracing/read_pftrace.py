@@ -132,8 +132,10 @@ class _Reader:
             sequence.track = packet.trace_packet_defaults.track_event_defaults.track_uuid
         if packet.HasField("interned_data"):
             data = packet.interned_data
-            sequence.names.update((entry.iid, entry.name) for entry in data.event_names)
-            sequence.annotations.update((entry.iid, entry.name) for entry in data.debug_annotation_names)
+            sequence.names.update((entry.iid, _text(entry.name)) for entry in data.event_names)
+            sequence.annotations.update(
+                (entry.iid, _text(entry.name)) for entry in data.debug_annotation_names
+            )
         if packet.HasField("track_event"):
             self._event(packet, sequence)
         elif packet.HasField("track_descriptor"):
@@ -145,7 +147,7 @@ class _Reader:
 
     def _describe(self, descriptor: Any) -> None:
         uuid = descriptor.uuid
-        name = descriptor.name or descriptor.static_name or descriptor.thread.thread_name
+        name = _text(descriptor.name or descriptor.static_name or descriptor.thread.thread_name)
         if descriptor.HasField("counter"):
             self._counters[uuid] = name or f"Counter {len(self._counters) + 1}"
         elif not self._known(uuid):
@@ -153,7 +155,7 @@ class _Reader:
                 tid = descriptor.thread.tid
                 self.collector.track(uuid, name or f"Thread {tid}", "thread", tid)
             elif descriptor.HasField("process"):
-                name = descriptor.process.process_name or f"Process {descriptor.process.pid}"
+                name = _text(descriptor.process.process_name) or f"Process {descriptor.process.pid}"
                 self.collector.track(uuid, name, "thread")
             elif name:
                 self.collector.track(uuid, name, "thread")
@@ -177,7 +179,7 @@ class _Reader:
             self.collector.strays += 1
 
     def _slice(self, uuid: int, time_ns: int, event: Any, sequence: _Sequence) -> None:
-        name = event.name or sequence.names.get(event.name_iid, "(no name)")
+        name = _text(event.name) or sequence.names.get(event.name_iid, "(no name)")
         if name == ABOUT and self.collector.about is None and (about := _about(event)) is not None:
             self.collector.adopt(about, [TRACKS_FROM + number for number in range(len(about.tracks))])
             return
@@ -206,8 +208,14 @@ class _Reader:
 def _args(event: Any, sequence: _Sequence) -> Args:
     args: Args = {}
     for annotation in event.debug_annotations:
-        name = annotation.name or sequence.annotations.get(annotation.name_iid, "")
+        name = _text(annotation.name) or sequence.annotations.get(annotation.name_iid, "")
         kind = annotation.WhichOneof("value")
         if name and kind in ("bool_value", "int_value", "uint_value", "double_value", "string_value"):
-            args[name] = getattr(annotation, kind)
+            value = getattr(annotation, kind)
+            args[name] = _text(value) if kind == "string_value" else value
     return args
+
+
+def _text(value: str | bytes) -> str:
+    """A text field as text: what is no UTF-8 comes as bytes from the library."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -248,3 +249,23 @@ def test_seeking_begins_near_the_time(tmp_path: Path) -> None:
         assert 7.0 < begin <= 8.0
         start = int(begin * RATE)
         assert likeness(np.concatenate(blocks), clip()[start:]) > 0.95
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.wav")
+    with pytest.raises(AudioError, match="not a file"):
+        AudioFile(tmp_path / "pipe.wav")
+
+
+def test_a_track_that_comes_up_on_the_way_is_passed_over(tmp_path: Path) -> None:
+    path = encode(tmp_path / "sound.ts", clip(), "mp2", rate=48_000, layout="mono", container="mpegts")
+    data = bytearray(path.read_bytes())
+    starts = [at for at in range(0, len(data), 188) if data[at + 1 : at + 3] == b"\x41\x00"]
+    data[starts[-2] + 2] = 0xB0  # the beginning of a frame under another track's number
+    path.write_bytes(data)
+    with AudioFile(path) as file:
+        blocks = list(file.blocks())
+        warnings = file.warnings
+    assert np.isfinite(np.concatenate(blocks)).all()
+    assert warnings

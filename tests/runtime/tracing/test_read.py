@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -240,3 +242,23 @@ def test_the_check_notices_what_is_missing(recorded: Trace, tmp_path: Path) -> N
     problems = check_trace(trace).problems
     assert any("host events" in words for words in problems)
     assert any("not a number" in words for words in problems)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("read_it", [read_trace, read_metadata])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, read_it: Callable[[Path], object]) -> None:
+    os.mkfifo(tmp_path / "pipe.pftrace")
+    with pytest.raises(StorageError, match="not a file"):
+        read_it(tmp_path / "pipe.pftrace")
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(recorded: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "names.pftrace"
+    write_pftrace(recorded, path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"decode step", b"decode \xffste").replace(b"prompt", b"pro\xffpt"))
+    trace = read_trace(path)
+    names = {one.name for track in trace.tracks for one in track.spans}
+    assert "decode \N{REPLACEMENT CHARACTER}ste" in names
+    write_chrome(trace, tmp_path / "names.json")
+    write_pftrace(trace, tmp_path / "again.pftrace")
