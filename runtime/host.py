@@ -175,7 +175,7 @@ class Host:
         self._runners: dict[Lane, Runner] = {}
         """Every thread that may still run, those of lanes that are ending included."""
         self._watchdog = Watchdog(
-            config.stall_seconds, self._outbox.post, self._marks, lambda: list(self._lanes.values())
+            config.stall_seconds, self._outbox.post, self._marks, lambda: list(self._runners)
         )
         self._stopped = False
 

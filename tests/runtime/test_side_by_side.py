@@ -330,6 +330,21 @@ def test_a_call_that_hangs_is_said_and_stop_gives_the_model_up(start: Callable[.
     assert not [event for event in runtime.events if getattr(event, "request_id", "") == "stuck"]
 
 
+def test_a_hanging_model_that_was_unloaded_holds_up_the_next_one_no_longer_than_that(
+    start: Callable[..., Runtime],
+) -> None:
+    runtime = start(stall_seconds=0.3)
+    runtime.loaded("a", "0:0:0")
+    FAULTS.inject(Fault("slow_core", value=2.5, nth=2))
+    runtime.ask("a", "stuck")
+    runtime.wait(CallOverdue)
+    runtime.host.submit(UnloadModel("a"))
+    runtime.loaded("b", "0:1:0")
+    assert [event.error.code for event in runtime.events if isinstance(event, Failed)] == ["device.stalled"]
+    runtime.ask("b", "meanwhile")
+    assert len(runtime.answer("meanwhile")) == 12
+
+
 def test_without_stop_it_is_given_up_after_twice_the_limit(start: Callable[..., Runtime]) -> None:
     runtime = start(stall_seconds=0.3)
     runtime.loaded("a", "0:0:0")
