@@ -22,6 +22,7 @@ from mblt_desktop.crash import CrashLog, FaultReporter
 from mblt_desktop.devices.monitor import DeviceMonitor
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.display import prepare_display
+from mblt_desktop.door import Door, hand_over
 from mblt_desktop.main_window import MainWindow
 from mblt_desktop.paths import Paths, default_paths
 from mblt_desktop.settings.preferences import Preferences
@@ -127,6 +128,10 @@ def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None)
     """Open the window and stay until it is closed; returns the exit status."""
     prepare_display()
     paths = default_paths()
+    wanted = [path.absolute() for path in files or ()]
+    if hand_over(paths.data, wanted):
+        sys.stdout.write("MBLT Desktop is open already; its window was brought to the front.\n")
+        return 0
     log = CrashLog(paths.crash_log)
     crashed = log.open()
     app = QApplication(sys.argv[:1])
@@ -141,11 +146,13 @@ def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None)
     if crashed is not None:
         whole.window.show_error(crashed)
     whole.window.show()
-    if files:
-        whole.window.open_files([path.absolute() for path in files])
+    whole.window.open_files(wanted)
+    door = Door(paths.data)
+    door.files_received.connect(whole.window.come_with)
     waker = SignalWaker(app)
     status = app.exec()
     waker.close()
+    door.close()
     ended = whole.shut_down()
     reporter.uninstall()
     log.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, QTimer, Signal, Slot
+from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -154,6 +154,15 @@ class MainWindow(QMainWindow):
                     unharmed="The file was not touched.",
                 ).info
             )
+
+    @Slot(list)
+    def come_with(self, paths: list[Path]) -> None:
+        """A second start asks for the window, with files or without."""
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+        self.open_files(paths)
 
     def _taker(self, path: Path) -> str | None:
         order = [self._current, *(name for name in TAKE_FILES if name != self._current)]

@@ -167,6 +167,17 @@ def test_notices_are_shown_once_each_at_most_three_and_go_when_dismissed(window:
     assert not window.notices.isVisible()
 
 
+@pytest.mark.qt_log_ignore(r"does not support raise\(\)")
+def test_a_second_start_brings_the_window_up_with_its_files(window: MainWindow, tmp_path: Path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("Buy milk")
+    window.showMinimized()
+    window.navigate("settings")
+    window.come_with([notes])
+    assert not window.isMinimized()
+    assert window.current_name == "chat"
+
+
 def test_the_last_deletion_can_be_undone_after_its_message_is_gone(window: MainWindow):
     undone = []
     window.toast("Deleted one", lambda: undone.append(1))
