@@ -122,6 +122,8 @@ def test_chat_transcribe_look_and_record(
     drop(program, picture)
     assert window.current_name == "image"
     qtbot.waitUntil(lambda: len(program.store.images.list()) == 1, timeout=PATIENCE)
+    (kept,) = program.store.images.list()
+    assert (kept.width, kept.height) == (40, 80)
 
     with qtbot.waitSignal(program.dispatcher.recording_finished, timeout=PATIENCE) as finished:
         window.toggle_recording()
