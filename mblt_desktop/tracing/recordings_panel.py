@@ -158,7 +158,7 @@ class RecordingsPanel(SidePanel):
 
     def __init__(self, controller: RecordingController) -> None:
         super().__init__(width=256)
-        self.column.setContentsMargins(12, 12, 12, 12)
+        self.column.setContentsMargins(12, 10, 12, 12)
         self.record = PrimaryButton("Record", "record")
         self.record.clicked.connect(controller.toggle)
         self.import_button = Button("Import…")
