@@ -44,7 +44,7 @@ def write(path: Path, values: Mapping[str, object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("w", encoding="utf-8") as stream:
+            with temporary.open("w", encoding="utf-8", errors="replace") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())

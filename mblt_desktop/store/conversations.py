@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import time
@@ -47,7 +48,9 @@ class Conversations(QObject):
         self._flush = QTimer(self, singleShot=True, interval=STREAM_MS)
         self._flush.timeout.connect(self.flush)
         for row in database.reader.execute("SELECT * FROM conversations WHERE deleted_at IS NULL"):
-            self._rows[row["id"]] = _conversation(row)
+            # One that cannot be read stays in the file and hides no other.
+            with contextlib.suppress(TypeError, ValueError):
+                self._rows[row["id"]] = _conversation(row)
 
     def list(self) -> list[Conversation]:
         """Saved conversations: pinned first, then the last used."""
@@ -227,8 +230,13 @@ def _conversation(row: sqlite3.Row) -> Conversation:
     values["titled"], values["pinned"] = bool(row["titled"]), bool(row["pinned"])
     try:
         values["sampling"] = dict(json.loads(row["sampling"]))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         values["sampling"] = {}
+    for name in ("created_at", "updated_at"):
+        values[name] = float(row[name])
+    for name in ("id", "title", "system_prompt", "draft"):
+        if not isinstance(row[name], str):
+            raise TypeError(f"{name} is no text")
     return Conversation(**values)
 
 
@@ -254,15 +262,19 @@ def _message_values(message: Message) -> tuple[Any, ...]:
     )
 
 
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def _message(row: sqlite3.Row) -> Message:
     try:
         attachments = tuple(Attachment(**entry) for entry in json.loads(row["attachments"]))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         attachments = ()
     return Message(
         conversation_id=row["conversation_id"],
         role=row["role"],
-        text=row["text"],
+        text=_as_text(row["text"]),
         parent_id=row["parent_id"],
         id=row["id"],
         state=row["state"],

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
 import shutil
 import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from mblt_desktop.store.schema import VERSION, migrate, version_of
+from mblt_desktop.store.schema import TABLES, VERSION, migrate, require_whole, version_of
 from runtime.errors import (
     CorruptStoreError,
     DiskFullError,
@@ -31,13 +32,54 @@ from runtime.errors import (
 
 Write = Callable[[sqlite3.Connection], Any]
 RETRY_SECONDS = 3.0
+_BY_ITSELF = "; saving is tried again by itself."
+_RESTART = {
+    ReadOnlyError: "Make the folder writable and restart.",
+    DiskFullError: "Free some space and restart.",
+}
+"""What to do when nothing can be saved until the program is started again."""
+_NOT_OURS = ("no such table", "no such column", "already exists")
+"""What SQLite says of a file whose tables are not those that its version number stands for."""
 _KEPT = "What is already saved is unharmed, and what you see in the window stays there."
+
+
+class _Connection(sqlite3.Connection):
+    """Takes any text: half characters, as some file names have them, become replacement characters."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """As the base does."""
+        try:
+            return super().execute(sql, parameters)
+        except UnicodeEncodeError:
+            return super().execute(sql, _whole(parameters))
+
+    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+        """As the base does."""
+        rows = list(parameters)
+        try:
+            return super().executemany(sql, rows)
+        except UnicodeEncodeError:
+            return super().executemany(sql, map(_whole, rows))
+
+
+def _whole(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(
+        re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
+        for value in values
+    )
+
+
+def _as_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open the file with this program's settings; transactions are begun by hand."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=5.0, check_same_thread=False, factory=_Connection
+    )
     connection.row_factory = sqlite3.Row
+    connection.text_factory = _as_text
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -54,21 +96,21 @@ def to_storage_error(error: sqlite3.Error, path: Path) -> StorageError:
     if "disk is full" in words:
         return DiskFullError(
             f"The disk holding {path} is full: the last changes are not saved yet.",
-            remedy="Free some space; saving is tried again by itself.",
+            remedy=f"Free some space{_BY_ITSELF}",
             unharmed=_KEPT,
             detail=detail,
         )
     if "readonly" in words or "unable to open" in words:
         return ReadOnlyError(
             f"{path} cannot be written to: the last changes are not saved yet.",
-            remedy="Make the file and its folder writable; saving is tried again by itself.",
+            remedy=f"Make the file and its folder writable{_BY_ITSELF}",
             unharmed=_KEPT,
             detail=detail,
         )
     if "locked" in words:
         return StorageError(
             f"{path} is in use by another program: the last changes are not saved yet.",
-            remedy="Close the other program; saving is tried again by itself.",
+            remedy=f"Close the other program{_BY_ITSELF}",
             unharmed=_KEPT,
             detail=detail,
         )
@@ -101,6 +143,8 @@ class Database:
         except OSError as error:
             return self._for_this_session(storage_error(error, str(self.path.parent)))
         except sqlite3.OperationalError as error:
+            if any(words in str(error) for words in _NOT_OURS):
+                return self._keep_aside(error)
             return self._for_this_session(to_storage_error(error, self.path))
         except _NewerFileError:
             return self._for_this_session(
@@ -121,8 +165,9 @@ class Database:
             if version_of(connection) > VERSION:
                 raise _NewerFileError
             migrate(connection)
+            require_whole(connection)
             # Reads every table's first pages and proves that the file can be written.
-            for table in ("conversations", "messages", "transcripts", "images", "image_answers"):
+            for table in TABLES:
                 connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
             connection.executescript("BEGIN IMMEDIATE; ROLLBACK;")
             _settle(connection)
@@ -142,6 +187,8 @@ class Database:
             connection = self._ready()
         except OSError as failure:
             return self._for_this_session(storage_error(failure, str(self.path)))
+        except sqlite3.Error as failure:
+            return self._for_this_session(to_storage_error(failure, self.path))
         self.problem = CorruptStoreError(
             f"{self.path.name} with your chats and transcripts is damaged. It was kept as {kept.name} "
             "and a new, empty one was made.",
@@ -164,7 +211,8 @@ class Database:
             info.code,
             f"{info.summary.removesuffix(': the last changes are not saved yet.').rstrip('.')}. "
             "Chats and transcripts of this session will not be kept.",
-            "Make the folder writable and restart, or export what you need before you quit.",
+            f"{_RESTART.get(type(cause)) or info.remedy.replace(_BY_ITSELF, ' and restart.')} "
+            "Export what you need before you quit.",
             "What was saved before is unharmed.",
             info.detail,
         )

@@ -180,7 +180,7 @@ def result_from_json(text: str) -> Result:
             int(data.get("left_out", 0)),
             Reuse(**data["reuse"]) if "reuse" in data else None,
         )
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return Result()
 
 

@@ -70,6 +70,7 @@ CREATE INDEX answers_of_image ON image_answers (image_id, created_at);
 MIGRATIONS = (_FIRST,)
 """Script `n` brings a file from version n to n + 1. Published scripts are never edited."""
 VERSION = len(MIGRATIONS)
+TABLES = ("conversations", "messages", "transcripts", "images", "image_answers")
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -79,7 +80,26 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the file to this program's version, each step whole or not at all."""
+    if version_of(connection) < 0:
+        raise sqlite3.DatabaseError(f"version {version_of(connection)}")
     for number in range(version_of(connection), VERSION):
         connection.executescript(
             f"BEGIN IMMEDIATE;{MIGRATIONS[number]};PRAGMA user_version = {number + 1};COMMIT;"
         )
+
+
+def require_whole(connection: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError unless every table has the columns that this version reads and writes."""
+    model = sqlite3.connect(":memory:")
+    try:
+        migrate(model)
+        for table in TABLES:
+            missing = _columns(model, table) - _columns(connection, table)
+            if missing:
+                raise sqlite3.DatabaseError(f"table {table} lacks {', '.join(sorted(missing))}")
+    finally:
+        model.close()
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")}

@@ -171,3 +171,13 @@ def test_a_failed_write_leaves_the_former_file(tmp_path: Path, monkeypatch: pyte
         file.write(path, {"a": 2})
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_half_characters_of_a_file_do_not_stop_the_saving(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text('{"of.a.newer.version": "\\udc00"}')
+    preferences = Preferences(path)
+    preferences.set("sampling.top_k", 5)
+    preferences.flush()
+    assert preferences.problems == []
+    assert Preferences(path).get("sampling.top_k") == 5

@@ -145,3 +145,83 @@ def test_a_fault_in_one_change_does_not_stop_the_saving_of_others(qtbot, paths: 
     assert errors[0].code == "internal"
     assert store.close()
     assert rows(paths.database) == ["saved"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "PRAGMA user_version = -3",
+        "PRAGMA user_version = 0",
+        "DROP TABLE messages",
+        "ALTER TABLE conversations DROP COLUMN draft",
+    ],
+)
+def test_a_file_with_other_tables_is_kept_aside(qapp, paths: Paths, spoil: str):
+    assert Store(paths.database).close()
+    with sqlite3.connect(paths.database) as connection:
+        connection.execute(spoil)
+    connection.close()
+    store = Store(paths.database)
+    assert store.problem is not None
+    assert store.problem.code == "storage.corrupt"
+    assert list(paths.data.glob("library-damaged-*.db"))
+    store.conversations.add(Message(store.conversations.create().id, "user", "Saved again"))
+    assert store.close()
+    again = Store(paths.database)
+    assert [row.title for row in again.conversations.list()] == ["Saved again"]
+    assert again.close()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "UPDATE conversations SET updated_at = 'never' WHERE title = 'Bad'",
+        "UPDATE conversations SET title = x'ff' WHERE title = 'Bad'",
+        f"UPDATE conversations SET sampling = '{'[' * 5000}' WHERE title = 'Bad'",
+        f"UPDATE messages SET result = '{'[' * 5000}', attachments = '{'[' * 5000}' WHERE text = 'Bad'",
+        "UPDATE messages SET text = x'ff00' WHERE text = 'Bad'",
+        "UPDATE messages SET text = CAST(x'ff41' AS TEXT) WHERE text = 'Bad'",
+    ],
+)
+def test_one_bad_row_hides_no_other(qapp, paths: Paths, spoil: str):
+    store = Store(paths.database)
+    for text in ("Good", "Bad"):
+        store.conversations.add(Message(store.conversations.create().id, "user", text))
+    assert store.close()
+    with sqlite3.connect(paths.database) as connection:
+        connection.execute(spoil)
+    connection.close()
+    store = Store(paths.database)
+    shown = store.conversations.list()
+    assert "Good" in [row.title for row in shown]
+    for row in shown:
+        (message,) = store.conversations.tree(row.id).path(row.leaf_id)
+        assert isinstance(message.text, str)
+    assert store.close()
+
+
+def test_half_characters_do_not_lose_what_they_stand_in(qapp, paths: Paths):
+    store = Store(paths.database)
+    message = Message(store.conversations.create().id, "assistant", "before \udcff", state="writing")
+    store.conversations.add(message)
+    store.conversations.append_text(message, " after \ud83d")
+    assert store.close()
+    store = Store(paths.database)
+    (row,) = store.conversations.list()
+    (message,) = store.conversations.tree(row.id).path(row.leaf_id)
+    assert message.text == "before \ufffd after \ufffd"
+    assert store.close()
+
+
+def test_a_file_in_use_says_what_to_close(qapp, paths: Paths, monkeypatch: pytest.MonkeyPatch):
+    assert Store(paths.database).close()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **{**more, "timeout": 0.1}))
+    other = connect(paths.database, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    store = Store(paths.database)
+    assert store.problem is not None
+    assert "in use by another program" in store.problem.summary
+    assert store.problem.remedy.startswith("Close the other program and restart. Export what you need")
+    assert store.close()
+    other.close()
