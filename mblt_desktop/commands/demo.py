@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mblt_desktop.paths import Paths, default_paths
+from resources import sample
 from runtime.catalog.entries import DEMO_CHAT, DEMO_SPEECH
 from runtime.catalog.library import Library
 from runtime.config import RuntimeConfig
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mblt_desktop.tour import Tour
 
 PROMPT = "What is a neural network? Answer in one sentence."
-SAMPLE = Path(__file__).resolve().parents[2] / "resources" / "samples" / "jfk.flac"
+SAMPLE = sample("jfk.flac")
 SIZE = (1440, 900)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 from PySide6.QtCore import QCoreApplication, QItemSelection, QMimeData, QSize, Qt, Slot
@@ -17,7 +16,7 @@ from PySide6.QtGui import (
     QKeySequence,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.image.ask_panel import AskPanel
@@ -40,8 +39,10 @@ from mblt_desktop.widgets import (
     IconButton,
     Label,
     Page,
+    ask_for_files,
     local_files,
 )
+from resources import sample
 from runtime.errors import ErrorInfo
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
@@ -247,13 +248,9 @@ class ImagePane(QWidget):
 
     @Slot()
     def _on_open_clicked(self) -> None:
-        dialog = QFileDialog(self, "Open pictures")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
         patterns = " ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
-        dialog.setNameFilters([f"Pictures ({patterns})", "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.filesSelected.connect(self._on_files_chosen)
-        dialog.open()
+        filters = (f"Pictures ({patterns})", "All files (*)")
+        ask_for_files(self, "Open pictures", self._on_files_chosen, filters)
 
     @Slot(list)
     def _on_files_chosen(self, names: list[str]) -> None:
@@ -261,7 +258,7 @@ class ImagePane(QWidget):
 
     @Slot()
     def _on_sample_clicked(self) -> None:
-        self.open_files([Path(str(files("resources") / "samples" / SAMPLE))])
+        self.open_files([sample(SAMPLE)])
 
     @Slot(object)
     def _on_media_pasted(self, mime: QMimeData) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mimetypes
-from importlib.resources import files
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
@@ -22,7 +21,8 @@ from mblt_desktop.microphone.speech_models import SpeechModels
 from mblt_desktop.microphone.takes import TakeFolder
 from mblt_desktop.microphone.transcript_page import TranscriptPage
 from mblt_desktop.store.records import TranscriptRecord
-from mblt_desktop.widgets import ErrorBanner, Line, Scrolled, Section, SidePanel, local_files
+from mblt_desktop.widgets import ErrorBanner, Line, Scrolled, Section, SidePanel, ask_for_files, local_files
+from resources import sample
 from runtime.audio.subtitles import TranscriptFormat
 from runtime.errors import ErrorInfo
 from runtime.messages import Segment, TakeFinished
@@ -152,11 +152,7 @@ class MicrophonePane(QWidget):
 
     @Slot()
     def _on_choose_clicked(self) -> None:
-        dialog = QFileDialog(self, "Choose audio or video")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.filesSelected.connect(self._on_files_chosen)
-        dialog.open()
+        ask_for_files(self, "Choose audio or video", self._on_files_chosen)
 
     @Slot(list)
     def _on_files_chosen(self, names: list[str]) -> None:
@@ -164,7 +160,7 @@ class MicrophonePane(QWidget):
 
     @Slot()
     def _on_sample_requested(self) -> None:
-        self.open_files([Path(str(files("resources") / "samples" / SAMPLE))])
+        self.open_files([sample(SAMPLE)])
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Sound is welcome; what is something else by its name, the window sends where it belongs."""

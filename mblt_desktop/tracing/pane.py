@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from importlib.resources import files
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl, Slot
@@ -16,6 +15,7 @@ from mblt_desktop.tracing.perfetto import BLOCKED, STEPS, PerfettoOpener
 from mblt_desktop.tracing.recording_page import RecordingPage
 from mblt_desktop.tracing.recordings_panel import RecordingsPanel
 from mblt_desktop.widgets import Button
+from resources import sample
 from runtime.messages import (
     AnalyseRecording,
     Cancelled,
@@ -227,7 +227,7 @@ class TracingPane(QWidget):
 
     @Slot()
     def _on_sample_clicked(self) -> None:
-        self._import(Path(str(files("resources") / "samples" / SAMPLE)))
+        self._import(sample(SAMPLE))
 
     def _import(self, path: Path) -> None:
         request_id = uuid.uuid4().hex

@@ -13,7 +13,7 @@ from mblt_desktop.widgets.basics import (
     restyle,
 )
 from mblt_desktop.widgets.feedback import Bar, ErrorBanner, ProgressRow
-from mblt_desktop.widgets.files import local_files
+from mblt_desktop.widgets.files import ask_for_files, local_files
 from mblt_desktop.widgets.layout import EmptyState, Facts, HeaderBar, Page, Scrolled, Section, SidePanel
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "SearchField",
     "Section",
     "SidePanel",
+    "ask_for_files",
     "local_files",
     "restyle",
 ]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 import av
 import numpy as np
 import soundfile
 
+from resources import sample
+
 RATE = 16_000
-SAMPLE = Path(str(files("resources") / "samples" / "jfk.flac"))
+SAMPLE = sample("jfk.flac")
 SPOKEN = (
     "And so, my fellow Americans, ask not what your country can do for you, "
     "ask what you can do for your country."

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resources import sample
 from runtime.catalog.ctranslate2 import convert_whisper, read_arrays
 from runtime.catalog.entries import DEMO_ENTRIES, DEMO_SPEECH
 from runtime.catalog.job import Job
@@ -18,7 +19,7 @@ from runtime.catalog.package_index import extract
 from runtime.errors import ModelDamagedError, ModelError, ModelIncompleteError, ModelUnsupportedError
 from tests.conftest import Checkpoints
 
-SAMPLE = Path(__file__).resolve().parents[3] / "resources" / "samples" / "jfk.flac"
+SAMPLE = sample("jfk.flac")
 
 
 def _name(text: str) -> bytes:
