@@ -37,22 +37,24 @@ def remedy(request: LayoutRequest, config: dict[str, Any]) -> str:
             f"Load it for {fewer} parallel conversations instead of {asked} (Settings, Device layout), "
             "or unload another model first."
         )
-    smaller = _smaller_layout(request, str(config.get("core_mode") or "auto"))
+    smaller = _smaller_layout(request, config)
     if smaller:
         return f"Unload another model first, or load it {smaller}, if it was compiled for that."
     return "Unload another model first, or choose a variant with a smaller batch or a shorter context."
 
 
-def _smaller_layout(request: LayoutRequest, own_mode: str) -> str:
-    """In words; empty when there is none."""
-    mode = own_mode if request.core_mode == "auto" else request.core_mode
+def _smaller_layout(request: LayoutRequest, config: dict[str, Any]) -> str:
+    """In words; empty when there is none. What was not asked for is as the model's own config has it."""
+    own = request.core_mode == "auto"
+    mode = str(config.get("core_mode") or "auto") if own else request.core_mode
     boards = max(1, len(set(request.dev_no)))
     if boards > 1:
         return f"on one board instead of {boards}"
     if mode == "single":
-        cores = len(request.target_cores) or _CORES
+        cores = len(request.target_cores or (own and config.get("target_cores")) or ()) or _CORES
         return f"on one core instead of {cores}" if cores > 1 else ""
-    clusters = _CLUSTERS if mode == "global8" else len(request.target_clusters) or _CLUSTERS
+    named = request.target_clusters or (own and config.get("target_clusters")) or ()
+    clusters = _CLUSTERS if mode == "global8" else len(named) or _CLUSTERS
     if clusters > 1:
         return "in global4 mode on one cluster" if mode == "global8" else "on one cluster instead of 2"
     return "in single mode on one core"

@@ -163,7 +163,7 @@ def test_out_of_device_memory_says_what_helps(lane: Lane, demo_models: Path) -> 
     assert isinstance(event, ModelFailed)
     assert event.error.code == "device.memory"
     assert "Unload another model" in event.error.remedy
-    assert "single mode" in event.error.remedy or "batch" in event.error.remedy
+    assert "load it on one cluster instead of 2" in event.error.remedy
 
 
 @pytest.mark.parametrize(

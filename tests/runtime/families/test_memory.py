@@ -38,6 +38,8 @@ from runtime.layout import LayoutRequest
         (LayoutRequest("single", target_cores=("0:0:0", "0:0:1")), {}, "on one core instead of 2"),
         (LayoutRequest("single", dev_no=(0, 1)), {}, "on one board instead of 2"),
         (LayoutRequest(), {"core_mode": "global8"}, "in global4 mode"),
+        (LayoutRequest(), {"core_mode": "global4", "target_clusters": ["0:0"]}, "in single mode on one core"),
+        (LayoutRequest(), {"core_mode": "single", "target_cores": ["0:0:0"]}, "smaller batch or a shorter"),
         (
             LayoutRequest("single", target_cores=("0:0:0",)),
             {"max_batch_size": 16},
