@@ -80,7 +80,9 @@ class KvKeeper:
         from_disk = not self._caches.held(conversation_id)
         if from_disk:
             absent = self._bring_back(conversation_id, prompt, turns, now, slot)
-        reuse = absent or self._compare(conversation_id, prompt, turns, now)
+        held, before = self._caches.held(conversation_id), self._said.get(conversation_id)
+        reuse = absent or compare(held, before, prompt.identity, now)
+        reuse = self._explained(reuse, prompt, turns)
         taken = self._take(conversation_id, prompt)
         if taken.cheaper:
             reuse = replace(reuse, cause="cheaper")
@@ -202,9 +204,8 @@ class KvKeeper:
 
     # -- parts of an admission ----------------------------------------------------------------------
 
-    def _compare(self, conversation_id: str, prompt: Prompt, turns: Sequence[Turn], now: Said) -> Reuse:
-        held = self._caches.held(conversation_id)
-        reuse = compare(held, self._said.get(conversation_id), prompt.identity, now)
+    def _explained(self, reuse: Reuse, prompt: Prompt, turns: Sequence[Turn]) -> Reuse:
+        """The same with the token that differs, and the right cause where only tokens can tell."""
         different = reuse.first_different
         if different is None:
             return reuse
