@@ -1,4 +1,4 @@
-"""The chat lane: plan a step, execute it on the model, commit what came of it.
+"""A model's lane: plan a step, execute it on the model, commit what came of it.
 
 The engine owns the loaded model, its KV caches and every running request, and is called from one thread. A
 step is one call of the NPU at most (a prefill chunk or one token), so a cancel waits for one call at most.
@@ -23,7 +23,7 @@ from runtime.errors import (
     to_info,
 )
 from runtime.families import load_model
-from runtime.families.base import FamilyModel, Logits, Progress, token_text
+from runtime.families.base import FamilyModel, Progress, token_text
 from runtime.kv_keeper import KvKeeper
 from runtime.lane import CancelMarks, Post
 from runtime.layout import LayoutRequest
@@ -50,6 +50,7 @@ from runtime.refusals import not_loaded
 from runtime.request import Request, Running
 from runtime.sampling import IgnoredPenalties, Sampler, resolve
 from runtime.scheduler import Admit, Prefill, Scheduler
+from runtime.steps import Drawn, Steps, steps_of, tokens_of
 from runtime.tracing.recorder import RECORDER
 
 LoadFamily = Callable[[str, Path, LayoutRequest, DeviceChoice, Progress], FamilyModel]
@@ -76,6 +77,7 @@ class Engine:
         self._call = call or DeviceCall()
         self._scheduler = Scheduler()
         self._model: FamilyModel | None = None
+        self._steps: Steps | None = None
         self._caches: KvKeeper | None = None
         self._ignored_penalties = IgnoredPenalties()
         self._handlers: dict[type, Callable[..., None]] = {
@@ -152,6 +154,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - the top of a load; shown with its model
             self._post(ModelFailed(command.model_id, to_info(error)))
             return
+        self._steps = steps_of(self._model)
         self._caches = KvKeeper(self._model, self._options.kv, self._config.kv_dir)
         self._ignored_penalties = IgnoredPenalties()
         self._scheduler.resize(self._model.slots)
@@ -181,7 +184,7 @@ class Engine:
         self._post(ModelFailed(model_id, error.info))
 
     def _dispose(self, *, save: bool = True) -> None:
-        model, self._model = self._model, None
+        model, self._model, self._steps = self._model, None, None
         caches, self._caches = self._caches, None
         if caches is not None:
             caches.close(save=save)
@@ -204,7 +207,7 @@ class Engine:
 
     def _measure(self, command: MeasurePrompt) -> None:
         try:
-            model, _ = self._loaded(command.model_id)
+            model, _, _ = self._loaded(command.model_id)
             sampling = resolve(command.sampling, model.info.sampling_defaults)
             self._post(measured(model, command.request_id, command.turns, sampling))
         except Exception as error:  # noqa: BLE001 - the top of one command
@@ -224,10 +227,10 @@ class Engine:
             self._resume(request, slot)
             return
         command, clock = request.command, request.clock
-        model, caches = self._loaded(command.model_id)
+        model, steps, caches = self._loaded(command.model_id)
         clock.admitted = time.perf_counter_ns()
         RECORDER.complete("queue", clock.submitted, clock.admitted, request=request.id)
-        sampling = resolve(command.sampling, model.info.sampling_defaults)
+        sampling = steps.accept(resolve(command.sampling, model.info.sampling_defaults))
         self._ignored_penalties.note(sampling)
         fitted = prompt_for(model, request, sampling)
         prompt, total = fitted.prompt, len(fitted.prompt.token_ids)
@@ -252,11 +255,11 @@ class Engine:
         )
         self._post(PrefillProgress(request.id, lease.kept, lease.kept, total))
 
-    def _loaded(self, model_id: str) -> tuple[FamilyModel, KvKeeper]:
-        model, caches = self._model, self._caches
-        if model is None or caches is None or model.info.model_id != model_id:
+    def _loaded(self, model_id: str) -> tuple[FamilyModel, Steps, KvKeeper]:
+        model, steps, caches = self._model, self._steps, self._caches
+        if model is None or steps is None or caches is None or model.info.model_id != model_id:
             raise not_loaded(model_id)
-        return model, caches
+        return model, steps, caches
 
     def _resume(self, request: Request, slot: int) -> None:
         """Go on where the request gave way."""
@@ -265,12 +268,13 @@ class Engine:
             self._caches.resume(request, slot)
 
     def _prefill(self, request: Request, start: int, end: int) -> None:
-        model, running = self._require(request)
+        _, running = self._require(request)
+        assert self._steps is not None
         assert self._caches is not None
         span = RECORDER.span("prefill chunk", request=request.id, start=start, tokens=end - start)
         began = time.perf_counter()
         with self._call.made_for(request.id), span:
-            logits = model.prefill(running.prompt, running.cache, start, end)
+            drawn = self._steps.prefill(request, start, end)
         running.computed = end
         seconds = time.perf_counter() - began
         self._caches.computed(request.conversation_id, running.prompt.identity, start, end, seconds)
@@ -278,12 +282,16 @@ class Engine:
         self._post(PrefillProgress(request.id, running.began, end, total))
         if end == total:
             request.clock.prefilled = request.clock.prefilled or time.perf_counter_ns()
-            self._commit(request, logits)
+            self._commit(request, drawn)
 
     def _decode(self, requests: tuple[Request, ...]) -> None:
-        """One more token for every request, in one call."""
+        """Go on with every request, in one call."""
+        assert self._steps is not None
+        only = requests[0].id if len(requests) == 1 else None
+        span = RECORDER.span("decode step", request=only, rows=len(requests))
         try:
-            logits = self._forward(requests)
+            with self._call.made_for(*(request.id for request in requests)), span:
+                drawn = self._steps.decode(requests)
         except DeviceError as error:
             self._lose_model(error)
             return
@@ -293,34 +301,26 @@ class Engine:
             for request in requests if len(requests) > 1 else ():
                 self._decode((request,))
             return
-        for request, row in zip(requests, logits, strict=True):
+        for request, row in zip(requests, drawn, strict=True):
             self._guarded(request, partial(self._commit, request, row))
 
-    def _forward(self, requests: tuple[Request, ...]) -> list[Logits]:
-        model, caches = self._model, self._caches
-        assert model is not None
-        assert caches is not None
-        running = [self._require(request)[1] for request in requests]
-        token_ids = [request.output_ids[-1] for request in requests]
-        only = requests[0].id if len(requests) == 1 else None
-        span = RECORDER.span("decode step", request=only, rows=len(requests))
-        with self._call.made_for(*(request.id for request in requests)), span:
-            logits = model.decode(token_ids, [one.cache for one in running])
-        for request, token_id in zip(requests, token_ids, strict=True):
-            caches.decoded(request.conversation_id, token_id)
-        return logits
+    def _commit(self, request: Request, drawn: Drawn) -> None:
+        """Go on with the tokens drawn, up to one that ends the answer."""
+        for token_id in tokens_of(request, drawn):
+            if not self._take(request, token_id):
+                return
 
-    def _commit(self, request: Request, logits: Logits) -> None:
-        """Draw a token, show its text, and end the request if it was the last."""
+    def _take(self, request: Request, token_id: int) -> bool:
+        """Show the token's text; False when it ends the answer, or the prompt has to be read again."""
         model, running = self._require(request)
-        with RECORDER.span("sample", request=request.id):
-            token_id = running.sampler.draw(logits)
+        assert self._caches is not None
         if not request.output_ids:
             request.clock.first_token = time.perf_counter_ns()
         request.output_ids.append(token_id)
         if token_id in model.eos_ids:
             self._finish(request, "end")
-            return
+            return False
+        self._caches.follows(request.conversation_id, token_id)
         with RECORDER.span("detokenise", request=request.id):
             text = running.stream.push(token_id)
             if len(request.output_ids) > running.sampling.min_tokens:
@@ -328,8 +328,11 @@ class Engine:
         self._say(request, text)
         if running.stops.hit is not None:
             self._finish(request, "stop_string")
-        elif len(request.output_ids) >= running.budget and not self._roll(request):
+        elif len(request.output_ids) < running.budget:
+            return True
+        elif not self._roll(request):
             self._finish(request, running.budget_reason)
+        return False
 
     def _say(self, request: Request, text: str) -> None:
         if text:

@@ -149,8 +149,8 @@ class KvKeeper:
         if end == len(identity):
             self._spent.pop(conversation_id, None)
 
-    def decoded(self, conversation_id: str, token_id: int) -> None:
-        """The token's position was computed."""
+    def follows(self, conversation_id: str, token_id: int) -> None:
+        """The answer goes on with the token, whose position is computed with the next step."""
         self._caches.extend(conversation_id, (token_id,))
 
     def said(self, conversation_id: str, text: str) -> None:

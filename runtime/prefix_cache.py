@@ -92,7 +92,7 @@ class PrefixCache:
         self._entries[conversation_id].cache = cache
 
     def extend(self, conversation_id: str, identity: Sequence[Hashable]) -> None:
-        """Say what the positions just computed stand for."""
+        """Say what the positions just computed, or computed next, stand for."""
         entry = self._entries.get(conversation_id)
         if entry is not None:
             entry.identity.extend(identity)

@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runtime.messages import Finished, Generate, Reuse, StopReason, Timings, Turn, Usage
+from runtime.messages import Finished, Generate, Reuse, Speculation, StopReason, Timings, Turn, Usage
 
 if TYPE_CHECKING:
     from runtime.context_policy import Fit
     from runtime.detokenizer import StopStrings
-    from runtime.families.base import KvCache, Prompt, TokenStream
+    from runtime.families.base import KvCache, Prompt, Round, TokenStream
     from runtime.sampling import Sampler, Sampling
 
 
@@ -73,8 +73,20 @@ class Running:
     began: int = field(init=False)
     """Prompt positions that were reused when the reading that is going on, or was the last, began."""
 
+    speculation: Speculation | None = None
+    """How the draft did so far, of a model that has one."""
+
     def __post_init__(self) -> None:
         self.began = self.computed
+
+    def count(self, settled: Round) -> None:
+        """A round of speculation is over; the one that only began the answer had no draft to check."""
+        before = self.speculation or Speculation(0, 0, 0)
+        self.speculation = Speculation(
+            before.rounds + (settled.drafted > 0),
+            before.drafted + settled.drafted,
+            before.accepted + settled.accepted,
+        )
 
     def read_again(self, fitted: Fit[Prompt], cache: KvCache, kept: int) -> None:
         """Go on after a shorter prompt, which ends with the answer so far; `kept` positions are computed."""
@@ -113,6 +125,11 @@ class Request:
         return self.command.priority == "background"
 
     @property
+    def room(self) -> int:
+        """Tokens that its answer may still have."""
+        return self.running.budget - len(self.output_ids) if self.running is not None else 0
+
+    @property
     def prompt_done(self) -> bool:
         """Whether every position of the prompt is computed."""
         running = self.running
@@ -137,4 +154,5 @@ class Request:
             sampling=running.sampling.used if running is not None else (),
             left_out=running.left_out if running is not None else 0,
             reuse=running.reuse if running is not None else None,
+            speculation=running.speculation if running is not None else None,
         )

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout
 from mblt_desktop.chat.candidates import CandidateTable
 from mblt_desktop.chat.reuse_words import reuse_words
 from mblt_desktop.chat.sampling import short_title, used_words
-from mblt_desktop.store.export import seconds
+from mblt_desktop.store.export import plural, seconds
 from mblt_desktop.store.records import Message
 from mblt_desktop.widgets import Bar, Dot, Label, Section
-from runtime.messages import CandidatesReported, Reuse, Timings, Usage
+from runtime.messages import CandidatesReported, Reuse, Speculation, Timings, Usage
 from runtime.sampling_params import UsedValue, ignored_penalties
 
 Candidates = Callable[[str], "CandidatesReported | None"]
@@ -50,6 +50,9 @@ class AnswerFacts(QFrame):
         column.addWidget(self.cache)
         column.addWidget(self.words)
         column.addSpacing(8)
+        self.draft = Label("", "text", "small", wrap=True)
+        column.addWidget(self.draft)
+        column.addSpacing(8)
         self.made = MadeWith()
         column.addWidget(self.made)
         self.candidates = CandidateTable()
@@ -64,6 +67,7 @@ class AnswerFacts(QFrame):
             return
         self._show_time(result.timings)
         self._show_cache(result.usage, result.reuse)
+        self._show_draft(result.speculation)
         self.made.show_values(result.sampling)
         self.candidates.show_report(self._candidates_of(message.id) if message is not None else None)
         self.show()
@@ -84,6 +88,15 @@ class AnswerFacts(QFrame):
     def _show_cache(self, usage: Usage, reuse: Reuse | None) -> None:
         self.cache.set_parts([(usage.cached, "track1"), (usage.new, "track2")])
         self.words.setText(reuse_words(usage, reuse))
+
+    def _show_draft(self, speculation: Speculation | None) -> None:
+        self.draft.setVisible(speculation is not None)
+        if speculation is not None:
+            share = speculation.accepted / max(1, speculation.drafted)
+            self.draft.setText(
+                f"Draft: {speculation.accepted} of {speculation.drafted} drafted tokens were right "
+                f"({share:.0%}), in {plural(speculation.rounds, 'round')}."
+            )
 
 
 class MadeWith(QFrame):

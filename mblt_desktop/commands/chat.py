@@ -15,6 +15,7 @@ from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
 from mblt_desktop.paths import default_paths
 from mblt_desktop.session import Session
+from mblt_desktop.store.export import speculation_words
 from runtime.config import RuntimeConfig
 from runtime.errors import SettingError
 from runtime.messages import (
@@ -112,6 +113,7 @@ def _summary(finished: Finished) -> str:
     usage, timings = finished.usage, finished.timings
     rate = timings.tokens_per_second(usage.completion)
     more = [f"{finished.left_out} earlier turns left out"] if finished.left_out else []
+    more += [speculation_words(finished.speculation)] if finished.speculation else []
     more += [f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)]
     return " · ".join(
         (
@@ -138,5 +140,6 @@ def _document(text: str, info: ModelInfo, finished: Finished) -> dict[str, objec
         "simulated": info.simulated,
         "sampling": {one.name: {"value": one.value, "source": one.source} for one in finished.sampling},
         "left_out": finished.left_out,
+        "speculation": dataclasses.asdict(finished.speculation) if finished.speculation else None,
         "layout": dataclasses.asdict(info.layout) if info.layout else None,
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 from mblt_desktop.store.records import Conversation, Message
 from mblt_desktop.store.tree import MessageTree
+from runtime.messages import Speculation
 
 FORMAT = "mblt-desktop-conversation/1"
 
@@ -53,11 +54,18 @@ def answer_facts(message: Message) -> list[str]:
         facts.append(plural(result.usage.completion, "token"))
         usage = result.usage
         facts.append(f"prompt {usage.prompt}: {usage.cached} reused, {usage.new} new")
+    if result.speculation is not None:
+        facts.append(speculation_words(result.speculation))
     if result.reason is not None:
         facts.append(f"stopped: {REASONS[result.reason]}")
     if message.device:
         facts.append(message.device)
     return facts
+
+
+def speculation_words(speculation: Speculation) -> str:
+    """How much of its draft an answer took over."""
+    return f"draft: {speculation.accepted} of {speculation.drafted} accepted"
 
 
 def left_out_words(message: Message) -> str:

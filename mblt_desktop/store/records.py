@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runtime.errors import ErrorInfo
-from runtime.messages import Finished, Reuse, Segment, StopReason, Timings, Usage, Word
+from runtime.messages import Finished, Reuse, Segment, Speculation, StopReason, Timings, Usage, Word
 from runtime.sampling_params import UsedValue
 
 MessageState = Literal["writing", "done", "failed", "interrupted"]
@@ -62,6 +62,8 @@ class Result:
     """Earlier turns that the model was not given, to keep within its context."""
     reuse: Reuse | None = None
     """How the prompt met what was kept of the conversation."""
+    speculation: Speculation | None = None
+    """How the draft did, of a model that has one."""
 
     @classmethod
     def of(cls, event: Finished) -> Result:
@@ -73,6 +75,7 @@ class Result:
             sampling=event.sampling,
             left_out=event.left_out,
             reuse=event.reuse,
+            speculation=event.speculation,
         )
 
 
@@ -179,6 +182,7 @@ def result_from_json(text: str) -> Result:
             tuple(_used_value(row) for row in data.get("sampling", ())),
             int(data.get("left_out", 0)),
             Reuse(**data["reuse"]) if "reuse" in data else None,
+            Speculation(**data["speculation"]) if "speculation" in data else None,
         )
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return Result()

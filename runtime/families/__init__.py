@@ -15,7 +15,9 @@ from runtime.model_folder import read_object, require_plain_files
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
 _MIXTURE = ("qwen3_moe",)
-_IMAGE_TEXT = ("qwen2_vl",)
+_SPECULATIVE = ("llama-eagle3", "qwen2-eagle3", "qwen3-eagle3")
+_IMAGE_TEXT = ("qwen2_vl", "qwen3_vl")
+_CHATTING = (*_TEXT, *_MIXTURE, *_SPECULATIVE, *_IMAGE_TEXT)
 
 
 def family_of(folder: Path) -> str:
@@ -69,11 +71,15 @@ def _load(
         from runtime.families.mixture import load_mixture
 
         return load_mixture(model_id, folder, family, layout, device, progress)
+    if family in _SPECULATIVE:
+        from runtime.families.speculative import load_speculative
+
+        return load_speculative(model_id, folder, family, layout, device, progress)
     if family in _IMAGE_TEXT:
         from runtime.families.image_text import load_image_text
 
         return load_image_text(model_id, folder, family, layout, device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is a {family or 'nameless'} model, which cannot chat here.",
-        remedy=f"Choose a model of one of these families: {', '.join(_TEXT + _MIXTURE + _IMAGE_TEXT)}.",
+        remedy=f"Choose a model of one of these families: {', '.join(_CHATTING)}.",
     )

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.messages import ModelInfo, Turn
+
+if TYPE_CHECKING:
+    from runtime.sampling import Sampling
 
 Logits: TypeAlias = NDArray[np.float32]
 """Scores of the next token, shape (vocab,)."""
@@ -108,6 +111,29 @@ class FamilyModel(Protocol):
 
     def dispose(self) -> None:
         """Give the device memory back; caches of this model are lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of speculation settled."""
+
+    token_ids: tuple[int, ...]
+    """The answer goes on with these."""
+    drafted: int
+    """Tokens of the draft that could have been right, one after the other."""
+    accepted: int
+    """Those that were."""
+
+
+@runtime_checkable
+class Speculative(Protocol):
+    """A model that draws several tokens a step by itself: what it has beside `FamilyModel`."""
+
+    def first(self, prompt: Prompt, cache: KvCache, sampling: Sampling, room: int) -> Round:
+        """Compute what the cache does not hold of the prompt; the answer's first token, of at most `room`."""
+
+    def round(self, cache: KvCache, sampling: Sampling, room: int) -> Round:
+        """The answer's next tokens, at most `room`, after `first` or another round on the cache."""
 
 
 def token_text(model: FamilyModel, token_id: int) -> str:

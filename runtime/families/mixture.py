@@ -25,6 +25,7 @@ from runtime.layout import (
     from_pretrained_kwargs,
     validate,
 )
+from runtime.model_folder import loading
 
 LONGEST_CONTEXT = 4096
 _UNHARMED = "Nothing was loaded; other models and your conversations are unharmed."
@@ -56,16 +57,21 @@ def load_mixture(
     progress("Starting the runtime", None)
     active = activate(device)
     vendor_stack()
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     require_artifact(folder, active)
     progress("Checking the layout", 0.4)
     kwargs = role_kwargs(validate(layout, active.board, active.devices))
     progress("Reading the tokenizer", 0.5)
-    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its config.json"):
+        AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its tokenizer files"):
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     progress("Loading weights onto the device", 0.6)
-    with device_faults(folder.name):
-        model = AutoModelForCausalLM.from_pretrained(str(folder), local_files_only=True, **kwargs)
+    with loading(folder, "its config.json or weights"), device_faults(folder.name):
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, **kwargs
+        )
     model.eval()
     seconds = time.perf_counter() - started
     first = model.get_shared_mxq_models()[0]

@@ -1,4 +1,4 @@
-"""Commands and events of a conversation; the chat lane answers them."""
+"""Commands and events of a conversation; the lane of its model answers them."""
 
 from __future__ import annotations
 
@@ -101,6 +101,17 @@ class Reuse:
     """The index of the first turn that differs, the system prompt counted."""
     from_disk: bool = False
     """Whether what was reused came from the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """How often a draft was right in one answer."""
+
+    rounds: int
+    drafted: int
+    """Tokens that could have been taken over from the draft, all rounds together."""
+    accepted: int
+    """Those that were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +260,5 @@ class Finished:
     """What the answer was made with; empty when it was never begun."""
     left_out: int = 0
     """Earlier turns that were left out to keep within the context."""
+    speculation: Speculation | None = None
+    """None for a model without a draft."""

@@ -57,11 +57,12 @@ class IoFacts:
         info = _native().BufferInfo()
         height, width, channel = shape
         widest = width if width > 0 else self._header.prefill_width
+        deepest = channel if channel > 0 else self._header.max_cache_size  # a mask over all positions
         for prefix in ("original_", "reshaped_", ""):
             setattr(info, f"{prefix}height", height)
             setattr(info, f"{prefix}width", widest)
-            setattr(info, f"{prefix}channel", channel)
-        info.max_height, info.max_width, info.max_channel = height, widest, channel
+            setattr(info, f"{prefix}channel", deepest)
+        info.max_height, info.max_width, info.max_channel = height, widest, deepest
         info.max_cache_size = self._header.max_cache_size
         return info
 

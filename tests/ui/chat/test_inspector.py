@@ -8,7 +8,14 @@ import pytest
 
 from mblt_desktop.store.export import to_markdown
 from mblt_desktop.store.store import Store
-from runtime.messages import Candidate, CandidatesReported, DrawnToken, Generate, PrefillProgress
+from runtime.messages import (
+    Candidate,
+    CandidatesReported,
+    DrawnToken,
+    Generate,
+    PrefillProgress,
+    Speculation,
+)
 from runtime.sampling_params import UsedValue
 from tests.ui.chat.conftest import finished
 
@@ -74,6 +81,23 @@ def test_the_values_and_what_was_left_out_are_saved_with_the_message(pane, answe
         assert message.result.sampling == USED
         assert message.result.left_out == 3
         assert "3 earlier turns left out" in to_markdown(conversation, tree)
+    finally:
+        assert again.close()
+
+
+def test_how_the_draft_did_is_shown_and_saved_with_the_message(pane, answered, context):
+    answered()
+    assert not pane.inspector.answer.draft.isVisibleTo(pane.inspector)
+    request = answered(speculation=Speculation(rounds=4, drafted=20, accepted=15))
+    assert "15 of 20 drafted tokens were right (75%), in 4 rounds" in pane.inspector.answer.draft.text()
+    assert "draft: 15 of 20 accepted" in pane.transcript.toPlainText()
+    conversation = pane.conversation
+    pane.save()
+    assert context.store.close()
+    again = Store(context.paths.database)
+    try:
+        message = next(one for one in again.conversations.tree(conversation.id).all() if one.id == request)
+        assert message.result.speculation == Speculation(4, 20, 15)
     finally:
         assert again.close()
 
