@@ -1,4 +1,4 @@
-"""Image-and-text models: Qwen2-VL through transformers-mblt's own classes.
+"""Image-and-text models: Qwen2-VL and Qwen3-VL through transformers-mblt's own classes.
 
 The adapter drives the two submodels itself: the vision model once for a picture, and only when the prefix
 cache does not already hold it; the text model chunk by chunk on embeddings. Positions are the reference's
@@ -12,7 +12,6 @@ size.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import time
 from collections.abc import Sequence
 from math import isqrt
@@ -98,9 +97,9 @@ class ImageText:
 
         with torch.inference_mode(), device_faults(self.info.title):
             embeds = self._text.embed_tokens(torch.tensor([prompt.token_ids[start:end]]))
-            self._place_pictures(prompt, embeds, start, end)
+            deeper = self._place_pictures(prompt, embeds, start, end)
             positions = prompt.inputs["positions"]
-            logits = self._forward(embeds, positions[:, :, start:end], cache)
+            logits = self._forward(embeds, positions[:, :, start:end], cache, **deeper)
             if end == len(prompt.token_ids):
                 # Where decoding goes on: the vendor saves and restores this offset with the cache.
                 cast("Any", cache).rope_deltas = (positions.max() + 1 - end).reshape(1, 1)
@@ -182,13 +181,20 @@ class ImageText:
         """The reference's positions of the whole prompt, shape (3, 1, tokens)."""
         rope_index = self._model.model.get_rope_index
         kwargs = {"image_grid_thw": grids, "attention_mask": batch["attention_mask"]}
-        if "mm_token_type_ids" in inspect.signature(rope_index).parameters:  # transformers >= 5
+        if "mm_token_type_ids" in batch:  # transformers >= 5
             kwargs["mm_token_type_ids"] = batch["mm_token_type_ids"]
         positions, _ = rope_index(batch["input_ids"], **kwargs)
         return positions
 
-    def _place_pictures(self, prompt: Prompt, embeds: Any, start: int, end: int) -> None:
-        """Put the features of the pictures that lie in `start..end` into `embeds`, shape (1, n, hidden)."""
+    def _place_pictures(self, prompt: Prompt, embeds: Any, start: int, end: int) -> dict[str, Any]:
+        """Put the features of the pictures that lie in `start..end` into `embeds`, shape (1, n, hidden).
+
+        Returns what the first layers of Qwen3-VL's text model want to see again of the pictures.
+        """
+        import torch
+
+        shown = torch.zeros(1, end - start, dtype=torch.bool)
+        deeper: list[list[Any]] = []
         merge = int(self._model.config.vision_config.spatial_merge_size) ** 2
         spots = [index for index, token in enumerate(prompt.token_ids) if token == self._image_token]
         first = 0
@@ -197,21 +203,33 @@ class ImageText:
             first += len(own)
             inside = [number for number, spot in enumerate(own) if start <= spot < end]
             if inside:
-                features = self._features(prompt, index)
-                embeds[0, [own[number] - start for number in inside]] = features[inside].to(embeds.dtype)
+                features, *more = self._features(prompt, index)
+                places = [own[number] - start for number in inside]
+                embeds[0, places] = features[inside].to(embeds.dtype)
+                shown[0, places] = True
+                deeper.append([features[inside] for features in more])
+        if not any(deeper):
+            return {}
+        layers = [torch.cat(parts) for parts in zip(*deeper, strict=True)]
+        return {"visual_pos_masks": shown, "deepstack_visual_embeds": layers}
 
-    def _features(self, prompt: Prompt, index: int) -> Any:
-        """What the vision model makes of a picture, shape (tokens, hidden); computed once a prompt."""
-        known: dict[int, Any] = prompt.inputs["features"]
+    def _features(self, prompt: Prompt, index: int) -> list[Any]:
+        """What the vision model makes of a picture for the embeddings, and for the first layers if they look
+        too; each of shape (tokens, hidden). Computed once a prompt."""
+        known: dict[int, list[Any]] = prompt.inputs["features"]
         if index not in known:
             patches, grid = prompt.inputs["pixels"][index], prompt.inputs["grids"][index : index + 1]
             with RECORDER.span("encode image", patches=int(patches.shape[0])):
                 output = self._model.model.visual(patches.float(), grid_thw=grid)
-            known[index] = getattr(output, "pooler_output", output)  # a plain tensor before transformers 5
+            # Before transformers 5 a plain tensor, or a pair.
+            embeds, deeper = output if isinstance(output, tuple) else (output, None)
+            embeds = getattr(output, "pooler_output", embeds)
+            known[index] = [embeds, *(getattr(output, "deepstack_features", deeper) or ())]
         return known[index]
 
-    def _forward(self, embeds: Any, positions: Any, cache: KvCache) -> Logits:
+    def _forward(self, embeds: Any, positions: Any, cache: KvCache, **deeper: Any) -> Logits:
         output = self._text(
+            **deeper,
             inputs_embeds=embeds,
             position_ids=positions,
             past_key_values=cache,
@@ -232,6 +250,7 @@ def load_image_text(
     vendor_stack()
     from transformers import AutoConfig, AutoModelForImageTextToText
     from transformers_mblt.models.qwen2_vl.processing_qwen2_vl import MobilintQwen2VLProcessor
+    from transformers_mblt.models.qwen3_vl.processing_qwen3_vl import MobilintQwen3VLProcessor
 
     require_artifact(folder, active)
     _require_networks(folder)
@@ -243,7 +262,8 @@ def load_image_text(
     with loading(folder, "its config.json"):
         AutoConfig.from_pretrained(str(folder), local_files_only=True)
     with loading(folder, "its processor or tokenizer files"):
-        processor = MobilintQwen2VLProcessor.from_pretrained(str(folder), local_files_only=True)
+        kind = MobilintQwen3VLProcessor if family == "qwen3_vl" else MobilintQwen2VLProcessor
+        processor = kind.from_pretrained(str(folder), local_files_only=True)
     progress("Loading weights onto the device", 0.6)
     with loading(folder, "its config.json or weights"), device_faults(folder.name):
         model = AutoModelForImageTextToText.from_pretrained(
@@ -252,7 +272,7 @@ def load_image_text(
     model.eval()
     processor.sync_dynamic_vision_from_model(model)
     text = model.model.language_model
-    if active.simulated and model.config.dynamic_vision:
+    if active.simulated and model.config.dynamic_vision and family == "qwen2_vl":
         mrope.repair(text._mobilint_rotary_emb)  # noqa: SLF001 - the vendor offers no other way to it
     seconds = time.perf_counter() - started
     info = model_info(model_id, folder, family, "image", model, active, seconds, text=text)

@@ -1,0 +1,125 @@
+"""Questions about pictures to Qwen3-VL through the engine's messages, against plain transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from runtime.images import load_for_model
+from runtime.messages import Failed, ImagePart, TextPart, Turn
+from runtime.simulator.build import build_artifact
+from tests.runtime.families.test_image_text import TOKENS, Session, open_session
+from tests.simulator.pictures import noise
+from tests.tiny_qwen3_vl import make_checkpoint
+
+QUESTION = "What is in this picture?"
+SIDE = 256
+
+
+@dataclass
+class Models:
+    """The reference, and the artifacts made from it."""
+
+    plain: Any
+    processor: Any
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    from transformers import AutoProcessor, Qwen3VLForConditionalGeneration
+
+    folder = tmp_path_factory.mktemp("qwen3-vl")
+    checkpoint = make_checkpoint(folder / "checkpoint")
+    build_artifact(checkpoint, folder / "bundled", prefill_chunk=32)
+    build_artifact(checkpoint, folder / "split", prefill_chunk=32, split_features=True)
+    build_artifact(checkpoint, folder / "static", prefill_chunk=32, image_side=SIDE)
+    plain = Qwen3VLForConditionalGeneration.from_pretrained(checkpoint).eval()
+    return Models(plain, AutoProcessor.from_pretrained(checkpoint), folder)
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest, models: Models) -> Iterator[Session]:
+    session = open_session(models.folder / getattr(request, "param", "bundled"))
+    yield session
+    session.engine.close()
+
+
+def asked(text: str, *pictures: Path) -> Turn:
+    return Turn("user", (*(ImagePart(str(path)) for path in pictures), TextPart(text)))
+
+
+def expected(models: Models, *turns: Turn) -> str:
+    paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
+    messages = [
+        {
+            "role": turn.role,
+            "content": [
+                {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+                for part in turn.parts
+            ],
+        }
+        for turn in turns
+    ]
+    text = models.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    pictures = [load_for_model(path) for path in paths]
+    batch = models.processor(text=[text], images=pictures or None, return_tensors="pt")
+    with torch.inference_mode():
+        output = models.plain.generate(**batch, max_new_tokens=TOKENS, do_sample=False)
+    answer = output[0, batch["input_ids"].shape[1] :]
+    return str(models.processor.tokenizer.decode(answer, skip_special_tokens=True))
+
+
+def saved(folder: Path, width: int, height: int, seed: int = 0) -> Path:
+    path = folder / f"{width}x{height}-{seed}.png"
+    noise(width, height, seed).save(path)
+    return path
+
+
+@pytest.mark.parametrize("session", ["bundled", "split"], indirect=True)
+def test_answers_equal_plain_transformers_and_the_second_reuses_the_first(
+    session: Session, models: Models, tmp_path: Path
+) -> None:
+    wide, small = saved(tmp_path, 196, 84), saved(tmp_path, 64, 140, seed=1)
+    first = asked(QUESTION, wide, small)
+    one = session.ask(first)
+    assert one.text == expected(models, first)
+    assert one.spans.count("encode image") == 2
+    turns = (first, Turn("assistant", (TextPart(one.text),)), asked("And now?"))
+    two = session.ask(*turns)
+    assert two.text == expected(models, *turns)
+    assert two.finished.usage.cached >= one.finished.usage.prompt
+    assert "encode image" not in two.spans
+    assert session.ask(asked("No picture."), conversation="text").text == expected(
+        models, asked("No picture.")
+    )
+
+
+def test_a_large_picture_is_made_smaller_than_the_network_takes(session: Session, tmp_path: Path) -> None:
+    """4096 patches before merging are the most that the vendor's network takes; the context leaves less."""
+    Image.new("RGB", (3000, 2000), "navy").save(tmp_path / "large.png")
+    outcome = session.ask(asked("?", tmp_path / "large.png"))
+    assert 256 < outcome.finished.usage.prompt < session.info.context_length
+
+
+def test_the_vendors_processor_keeps_to_the_networks_limit(models: Models) -> None:
+    from transformers_mblt.models.qwen3_vl.processing_qwen3_vl import MobilintQwen3VLProcessor
+
+    processor = MobilintQwen3VLProcessor.from_pretrained(models.folder / "bundled", local_files_only=True)
+    batch = processor(text=["<|image_pad|>"], images=[noise(1536, 1400)], return_tensors="pt")
+    assert 3600 < batch["pixel_values"].shape[0] <= 4096
+
+
+@pytest.mark.parametrize("session", ["static"], indirect=True)
+def test_a_static_model_looks_at_one_picture(session: Session, tmp_path: Path) -> None:
+    pictures = [saved(tmp_path, 200, 100, seed=seed) for seed in range(2)]
+    assert session.ask(asked(QUESTION, pictures[0])).finished.usage.completion > 0
+    refused = session.ask(asked(QUESTION, *pictures)).end
+    assert isinstance(refused, Failed)
+    assert "one picture at a time" in refused.error.summary
