@@ -6,7 +6,7 @@ import sys
 
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
-from tests.bench import batch, concurrency, generation, host_time, lasting, window
+from tests.bench import batch, concurrency, generation, host_time, lasting, reuse, window
 
 
 def main() -> int:
@@ -17,6 +17,7 @@ def main() -> int:
         ("Host time per token outside infer", host_time.rows),
         ("Batches", batch.rows),
         ("Conversations", concurrency.rows),
+        ("Reuse", reuse.rows),
         ("Window", window.rows),
         ("Memory", lasting.rows),
     ):
