@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from PySide6.QtCore import QUrl
 
 from mblt_desktop.chat.pane import ChatPane
+from mblt_desktop.chat.view import SCHEME
 from mblt_desktop.context import AppContext
 from runtime.layout import EffectiveLayout
 from runtime.messages import (
@@ -122,3 +124,12 @@ class Script:
 @pytest.fixture
 def script(qtbot, pane: ChatPane, host: ScriptedHost) -> Script:
     return Script(qtbot, pane, host)
+
+
+def click(pane: ChatPane, action: str, message_id: str, number: int = 0) -> None:
+    """Press one of the transcript's own links."""
+    pane.transcript.anchorClicked.emit(QUrl(f"{SCHEME}:{action}/{message_id}/{number}"))
+
+
+def shown(pane: ChatPane) -> str:
+    return pane.transcript.toPlainText()
