@@ -17,7 +17,8 @@ _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
 _MIXTURE = ("qwen3_moe",)
 _SPECULATIVE = ("llama-eagle3", "qwen2-eagle3", "qwen3-eagle3")
 _IMAGE_TEXT = ("qwen2_vl", "qwen3_vl")
-_CHATTING = (*_TEXT, *_MIXTURE, *_SPECULATIVE, *_IMAGE_TEXT)
+_CAPTION = ("blip",)
+_CHATTING = (*_TEXT, *_MIXTURE, *_SPECULATIVE, *_IMAGE_TEXT, *_CAPTION)
 
 
 def family_of(folder: Path) -> str:
@@ -79,6 +80,10 @@ def _load(
         from runtime.families.image_text import load_image_text
 
         return load_image_text(model_id, folder, family, layout, device, progress)
+    if family in _CAPTION:
+        from runtime.families.caption import load_caption
+
+        return load_caption(model_id, folder, family, layout, device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is a {family or 'nameless'} model, which cannot chat here.",
         remedy=f"Choose a model of one of these families: {', '.join(_CHATTING)}.",

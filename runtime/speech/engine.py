@@ -76,6 +76,13 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
 
         with building(progress), smaller_advised(folder, command.layout):
             return load_npu_whisper(command, config.device, progress)
+    if family in ("mobilint-qwen3_asr", "qwen3_asr"):
+        raise ModelUnsupportedError(
+            f"{folder.name} is a Qwen3-ASR model, which cannot run in this program: the package with its "
+            "code, qwen-asr, wants transformers 4, and all else here needs transformers 5.",
+            remedy="Choose a Whisper model for the NPU; Qwen3-ASR needs an environment of its own.",
+            unharmed="Other models and your transcripts are unharmed.",
+        )
     raise ModelUnsupportedError(
         f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",
         remedy="Choose a Whisper model: for the NPU, or in CTranslate2 form for the host CPU.",

@@ -1,0 +1,151 @@
+"""BLIP: a model that describes one picture in a few words. It does not read questions.
+
+The vision model looks at the picture once; the text model looks at what it saw with every token, so that
+stays with the conversation's cache. There is one slot, and nothing of a caption is of use to the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from runtime.config import DeviceChoice
+from runtime.devices import activate, vendor_stack
+from runtime.errors import RequestError
+from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.causal_lm import dispose_model, model_info, new_slot_cache, require_artifact
+from runtime.families.decode_stream import DecodeStream
+from runtime.families.faults import device_faults
+from runtime.images import MODEL_SIDE, load_for_model
+from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
+from runtime.messages import ImagePart, ModelInfo, Turn
+from runtime.model_folder import loading
+from runtime.tracing.recorder import RECORDER
+
+
+class Caption:
+    """A loaded caption model."""
+
+    def __init__(self, model: Any, images: Any, tokenizer: Any, info: ModelInfo) -> None:
+        self._model = model
+        self._text = model.text_decoder
+        self._images = images
+        self._tokenizer = tokenizer
+        self.info = info
+        self.vocab_size = int(model.config.text_config.vocab_size)
+        self.eos_ids = frozenset({int(model.config.text_config.sep_token_id)})
+        self.slots = 1
+
+    def render(self, turns: Sequence[Turn]) -> str:
+        """Nothing: a caption begins by itself."""
+        return ""
+
+    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+        """The token that begins a caption, with the last turn's picture as the vision model wants it.
+
+        Raises RequestError for more than one; without any, the prompt has a length only.
+        """
+        begin = int(self._model.config.text_config.bos_token_id)
+        pictures = [part.path for part in turns[-1].parts if isinstance(part, ImagePart)]
+        if not pictures:
+            return Prompt([begin], [begin])
+        if len(pictures) > 1:
+            raise self._refused(f"{len(pictures)}")
+        picture = load_for_model(pictures[0], MODEL_SIDE)
+        pixels = self._images(images=picture, return_tensors="pt")["pixel_values"]
+        digest = hashlib.sha256(pixels.contiguous().numpy().tobytes()).hexdigest()
+        return Prompt([begin], [(begin, digest)], {"pixels": pixels})
+
+    def new_cache(self) -> KvCache:
+        """An empty cache on the text model's slot."""
+        return new_slot_cache(self._text.bert)
+
+    def place(self, cache: KvCache, slot: int) -> KvCache:
+        """There is one slot."""
+        return cache
+
+    def reusable_prefix(self, prompt: Prompt, length: int) -> int:
+        """A caption begins afresh."""
+        return 0
+
+    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
+        """Look at the picture and compute the caption's beginning; its logits, shape (vocab,).
+
+        Raises RequestError when there is no picture.
+        """
+        import torch
+
+        pixels = prompt.inputs.get("pixels")
+        if pixels is None:
+            raise self._refused("none")
+        with torch.inference_mode(), device_faults(self.info.title):
+            with RECORDER.span("encode image", patches=1):
+                seen = self._model.vision_model(pixel_values=pixels).last_hidden_state
+            cast("Any", cache).seen = seen
+        return self._forward(prompt.token_ids[start:end], cache)
+
+    def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
+        """Compute one more position of the one caption; its logits, (vocab,)."""
+        (token_id,), (cache,) = token_ids, caches
+        return [self._forward([token_id], cache)]
+
+    def token_stream(self) -> DecodeStream:
+        """A new incremental detokeniser."""
+        return DecodeStream(self._tokenizer)
+
+    def dispose(self) -> None:
+        """Give the device memory back."""
+        dispose_model(self._model)
+
+    def _refused(self, count: str) -> RequestError:
+        return RequestError(
+            f"{self.info.title} describes one picture at a time; this question has {count}.",
+            remedy="Choose one picture.",
+            unharmed="The pictures and their answers are unharmed.",
+        )
+
+    def _forward(self, ids: list[int], cache: KvCache) -> Logits:
+        import torch
+
+        with torch.inference_mode(), device_faults(self.info.title):
+            logits = self._text(
+                input_ids=torch.tensor([ids]),
+                encoder_hidden_states=cast("Any", cache).seen,
+                past_key_values=cache,
+                use_cache=True,
+            ).logits
+        return cast("Logits", logits.reshape(len(ids), -1)[-1].numpy())
+
+
+def load_caption(
+    model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
+) -> Caption:
+    """Load a caption artifact; raises ModelError, LayoutError or DeviceError, with all the words."""
+    started = time.perf_counter()
+    progress("Starting the runtime", None)
+    active = activate(device)
+    vendor_stack()
+    from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+
+    require_artifact(folder, active)
+    progress("Checking the layout", 0.4)
+    kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices), ("vision_", "text_"))
+    kwargs.pop("vision_max_batch_size", None)
+    progress("Reading the processor", 0.5)
+    with loading(folder, "its config.json"):
+        AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its processor or tokenizer files"):
+        images = AutoImageProcessor.from_pretrained(str(folder), local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    progress("Loading weights onto the device", 0.6)
+    with loading(folder, "its config.json or weights"), device_faults(folder.name):
+        model = AutoModelForImageTextToText.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, **kwargs
+        )
+    model.eval()
+    seconds = time.perf_counter() - started
+    info = model_info(model_id, folder, family, "image", model, active, seconds, text=model.text_decoder.bert)
+    return Caption(model, images, tokenizer, info)

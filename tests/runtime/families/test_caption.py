@@ -1,0 +1,110 @@
+"""Descriptions of pictures by BLIP through the engine, against plain transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from runtime.layout import LayoutRequest
+from runtime.messages import Failed, Finished, Generate, ImagePart, TextDelta, TextPart, Turn
+from runtime.sampling_params import SamplingRequest
+from runtime.simulator.build import build_artifact
+from tests.runtime.families.talk import WORDS, Talk, save_tokenizer
+from tests.simulator.checkpoints import unsettle
+from tests.simulator.pictures import noise
+
+START, STOP, SIDE, COUNT = 2, 3, 28, 14
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import BlipConfig, BlipForConditionalGeneration, BlipImageProcessor
+
+    size = {"num_hidden_layers": 2, "intermediate_size": 40}
+    text = {
+        "vocab_size": WORDS,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 40,
+        "encoder_hidden_size": 24,
+        "bos_token_id": START,
+        "sep_token_id": STOP,
+        "eos_token_id": STOP,
+        "pad_token_id": 0,
+    }
+    vision = {"hidden_size": 24, "num_attention_heads": 3, "image_size": SIDE, "patch_size": 7}
+    torch.manual_seed(4)
+    model = unsettle(
+        BlipForConditionalGeneration(BlipConfig(text_config=text | size, vision_config=vision | size))
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, 1 if "position_embeddings" in name or "word_emb" in name else 0.2)
+    model.tie_weights()
+    folder = tmp_path_factory.mktemp("blip") / "checkpoint"
+    model.save_pretrained(folder)
+    BlipImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def talk(checkpoint: Path) -> Iterator[Talk]:
+    artifact = checkpoint.parent / "artifact"
+    if not artifact.exists():
+        build_artifact(checkpoint, artifact)
+    talk = Talk(artifact, LayoutRequest(core_mode="global4", target_clusters=("0:0",)))
+    yield talk
+    talk.engine.close()
+
+
+def described(talk: Talk, name: str, *pictures: Path) -> list[Any]:
+    parts = (*(ImagePart(str(path)) for path in pictures), TextPart("What is this?"))
+    wanted = SamplingRequest(temperature=0.0, max_tokens=COUNT)
+    talk.engine.handle(Generate(name, name.split("/")[0], "tiny", (Turn("user", parts),), wanted, 1))
+    talk.run()
+    return [event for event in talk.events if getattr(event, "request_id", None) == name]
+
+
+def words(events: list[Any]) -> list[int]:
+    assert isinstance(events[-1], Finished), events[-1]
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    return [int(word[1:]) for word in text.split()]
+
+
+def expected(checkpoint: Path, picture: Path) -> list[int]:
+    from transformers import BlipForConditionalGeneration, BlipImageProcessor
+
+    plain = BlipForConditionalGeneration.from_pretrained(checkpoint).eval()
+    with Image.open(picture) as image:
+        pixels = BlipImageProcessor.from_pretrained(checkpoint)(images=image, return_tensors="pt")
+    with torch.inference_mode():
+        output = plain.generate(**pixels, max_new_tokens=COUNT, do_sample=False)[0].tolist()
+    return [token for token in output if token not in (START, STOP)]
+
+
+def test_captions_are_those_of_plain_transformers(talk: Talk, checkpoint: Path, tmp_path: Path) -> None:
+    pictures = [tmp_path / f"{seed}.png" for seed in range(2)]
+    for seed, path in enumerate(pictures):
+        noise(60, 40, seed).save(path)
+    assert talk.info.kind == "image"
+    captions = [words(described(talk, f"c/{index}", pictures[index % 2])) for index in range(3)]
+    assert captions[:2] == [expected(checkpoint, path) for path in pictures]
+    assert captions[0] == captions[2] != captions[1], "what was seen of one picture is not kept for another"
+    assert len({*captions[0], *captions[1]}) > 3, "a model that repeats itself proves little"
+
+
+def test_one_picture_no_more_and_no_fewer(talk: Talk, tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    noise(30, 30).save(path)
+    for name, pictures, count in (("none", (), "none"), ("two", (path, path), "2")):
+        (*_, failed) = described(talk, name, *pictures)
+        assert isinstance(failed, Failed)
+        assert f"one picture at a time; this question has {count}" in failed.error.summary
+    assert words(described(talk, "again", path))
