@@ -8,6 +8,7 @@ and is tried again, in order, so a full disk loses nothing while the program run
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import queue
 import re
 import shutil
@@ -17,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mblt_desktop.store.schema import TABLES, VERSION, migrate, require_whole, version_of
 from runtime.errors import (
@@ -129,11 +130,14 @@ class Database:
         self.path = path
         self.problem: ErrorInfo | None = None
         self._session: tempfile.TemporaryDirectory[str] | None = None
+        self._lock: IO[bytes] | None = None
         self.reader = self._open()
 
     def close(self) -> None:
         """Close the reading side; the writer closes its own."""
         self.reader.close()
+        if self._lock is not None:
+            self._lock.close()
         if self._session is not None:
             self._session.cleanup()
 
@@ -170,11 +174,31 @@ class Database:
             for table in TABLES:
                 connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
             connection.executescript("BEGIN IMMEDIATE; ROLLBACK;")
-            _settle(connection)
+            if self._is_alone():
+                _settle(connection)
         except (sqlite3.Error, _NewerFileError):
             connection.close()
             raise
         return connection
+
+    def _is_alone(self) -> bool:
+        """Whether no other window has the file: it may be writing answers, and offer Undo for deletes."""
+        if self._lock is not None:
+            return True
+        try:
+            lock = self.path.with_name(f".{self.path.name}.lock").open("wb")
+        except OSError:
+            return True
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        except OSError:  # a file system without locks
+            lock.close()
+            return True
+        self._lock = lock
+        return True
 
     def _keep_aside(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
         kept = self.path.with_name(f"{self.path.stem}-damaged-{time.strftime('%Y%m%d-%H%M%S')}.db")

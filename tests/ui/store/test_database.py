@@ -225,3 +225,26 @@ def test_a_file_in_use_says_what_to_close(qapp, paths: Paths, monkeypatch: pytes
     assert store.problem.remedy.startswith("Close the other program and restart. Export what you need")
     assert store.close()
     other.close()
+
+
+def test_a_second_window_leaves_the_first_ones_answers_and_undo_alone(qtbot, paths: Paths):
+    first = Store(paths.database)
+    writing, deleted = first.conversations.create(), first.conversations.create()
+    question = Message(writing.id, "user", "Writing")
+    first.conversations.add(question)
+    first.conversations.add(Message(writing.id, "assistant", "Once", question.id, state="writing"))
+    first.conversations.add(Message(deleted.id, "user", "Deleted"))
+    first.conversations.delete(deleted.id)
+    other = sqlite3.connect(paths.database)
+    gone = "SELECT count(*) FROM conversations WHERE deleted_at IS NOT NULL"
+    qtbot.waitUntil(lambda: other.execute(gone).fetchone() == (1,))
+    other.close()
+    second = Store(paths.database)
+    assert second.conversations.tree(writing.id).path(writing.leaf_id)[1].state == "writing"
+    assert second.close()
+    first.conversations.restore(deleted.id)
+    assert first.close()
+    third = Store(paths.database)
+    assert {row.title for row in third.conversations.list()} == {"Writing", "Deleted"}
+    assert third.conversations.tree(writing.id).path(writing.leaf_id)[1].state == "interrupted"
+    assert third.close()
