@@ -178,6 +178,19 @@ def test_an_answer_whose_kv_is_lost_while_it_gives_way_comes_out_right(
     assert lane.answer(f"quick-{name}") == expected([5, 6, 7], 10)
 
 
+def test_the_measurement_after_a_load_knows_both_times_and_leaves_nothing(
+    start: Callable[..., Talk], name: str
+) -> None:
+    talk = start(calibrate=True)
+    talk.lane.run()
+    keeper = talk.lane.engine._caches
+    assert keeper._costs.prefill_seconds(128) > 0
+    assert keeper._costs.load_seconds(100_000) > 0
+    assert keeper._caches.entries() == []
+    talk.ask(name, QUESTION)
+    assert talk.reuse == Reuse(0, "new")
+
+
 # -- the disk ------------------------------------------------------------------------------------------
 
 
