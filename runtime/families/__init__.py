@@ -17,8 +17,9 @@ _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
 _MIXTURE = ("qwen3_moe",)
 _SPECULATIVE = ("llama-eagle3", "qwen2-eagle3", "qwen3-eagle3")
 _IMAGE_TEXT = ("qwen2_vl", "qwen3_vl")
+_AYA_VISION = ("aya_vision",)
 _CAPTION = ("blip",)
-_CHATTING = (*_TEXT, *_MIXTURE, *_SPECULATIVE, *_IMAGE_TEXT, *_CAPTION)
+_CHATTING = (*_TEXT, *_MIXTURE, *_SPECULATIVE, *_IMAGE_TEXT, *_AYA_VISION, *_CAPTION)
 
 
 def family_of(folder: Path) -> str:
@@ -80,6 +81,10 @@ def _load(
         from runtime.families.image_text import load_image_text
 
         return load_image_text(model_id, folder, family, layout, device, progress)
+    if family in _AYA_VISION:
+        from runtime.families.aya_vision import load_aya_vision
+
+        return load_aya_vision(model_id, folder, family, layout, device, progress)
     if family in _CAPTION:
         from runtime.families.caption import load_caption
 
