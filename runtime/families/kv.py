@@ -13,6 +13,7 @@ from runtime.families.base import KvCache
 from runtime.families.faults import device_faults
 from runtime.kv_store import KvRejectedError, ModelKey
 from runtime.messages import ModelInfo
+from runtime.simulator.quantised import precision
 
 _ARTIFACT = ("*.mxq", "*.safetensors", "*.json")
 
@@ -53,7 +54,8 @@ def model_key(info: ModelInfo, cache: KvCache) -> ModelKey:
     stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     layout = repr(info.layout)
     shapes = [repr(_signature(layer.mxq_model)) for layer in cast("Any", cache).layers]
-    whole = json.dumps([info.model_id, info.device, layout, stats, shapes])
+    computed_in = precision() if info.simulated else ""
+    whole = json.dumps([info.model_id, info.device, computed_in, layout, stats, shapes])
     return ModelKey(info.model_id, layout, hashlib.sha256(whole.encode()).hexdigest()[:32])
 
 
