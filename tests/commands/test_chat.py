@@ -24,8 +24,9 @@ def run(*options: object) -> int:
 
 
 def test_the_answer_goes_to_standard_output_and_its_facts_to_the_other(
-    model: str, capsys: pytest.CaptureFixture[str]
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("MBLT_SIM_PRECISION")  # the device as people have it
     assert run("-m", model, "-p", CAPITAL, "--temperature", "0") == 0
     output = capsys.readouterr()
     assert "Paris" in output.out
