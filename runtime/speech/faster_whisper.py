@@ -90,7 +90,7 @@ def load_faster_whisper(command: LoadSpeech, progress: Progress) -> FasterWhispe
         model = WhisperModel(
             str(folder), device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
         )
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError, OSError, IndexError, MemoryError) as error:
         raise _damaged(folder, "model.bin", str(error)) from error
     info = ModelInfo(
         model_id=command.model_id,
