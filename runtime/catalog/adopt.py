@@ -71,7 +71,8 @@ def _device_of(source: Path) -> DeviceKind:
 
 def _copy(library: Library, source: Path, about: Description, job: Job) -> Manifest:
     library.models_dir.mkdir(parents=True, exist_ok=True)
-    names = [path.relative_to(source) for path in sorted(source.rglob("*")) if _is_wanted(path, about)]
+    found = sorted(source.rglob("*"))
+    names = [path.relative_to(source) for path in found if _is_wanted(path, about, source)]
     job.begin(f"Copying {source.name}", sum((source / name).stat().st_size for name in names))
     staging = Path(tempfile.mkdtemp(prefix=".new-", dir=library.models_dir))
     try:
@@ -90,11 +91,16 @@ def _copy(library: Library, source: Path, about: Description, job: Job) -> Manif
     return manifest
 
 
-def _is_wanted(path: Path, about: Description) -> bool:
-    if not path.is_file():
+def _is_wanted(path: Path, about: Description, source: Path) -> bool:
+    if not path.is_file() or not _belongs_to(source.resolve(), path.resolve()):
         return False
     # CTranslate2 keeps its arrays in a flat file of that name; anywhere else a .bin is a pickle.
     return is_data_file(path.name) or (about.device == "cpu" and path.name == "model.bin")
+
+
+def _belongs_to(source: Path, target: Path) -> bool:
+    """Whether a file, its links followed, is of the folder, or of the model hub's cache that links to it."""
+    return target.is_relative_to(source) or target.is_relative_to(source.parent.parent / "blobs")
 
 
 def _free_name(library: Library, source: Path) -> str:

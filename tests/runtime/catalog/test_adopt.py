@@ -96,3 +96,19 @@ def test_cancelling_leaves_nothing(library: Library, artifact: Path, watched: Wa
     with pytest.raises(JobCancelled):
         adopt(library, artifact, job)
     assert list(library.models_dir.iterdir()) == []
+
+
+def test_links_are_followed_within_the_folder_and_the_hubs_cache_only(
+    library: Library, tmp_path: Path, job: Job
+) -> None:
+    (tmp_path / "private.json").write_text('{"key": "secret"}')
+    blobs, folder = tmp_path / "cache" / "blobs", tmp_path / "cache" / "snapshots" / "1a2b"
+    blobs.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    (blobs / "c0ffee").write_bytes(b"compiled by the vendor")
+    (folder / "config.json").write_text(json.dumps({"model_type": "mobilint-llama"}))
+    (folder / "model.mxq").symlink_to("../../blobs/c0ffee")
+    (folder / "vocab.json").symlink_to("config.json")
+    (folder / "stolen.json").symlink_to(tmp_path / "private.json")
+    manifest = adopt(library, folder, job)
+    assert {item.path for item in manifest.files} == {"config.json", "model.mxq", "vocab.json"}
