@@ -243,7 +243,7 @@ def _checkpoint_config(source: Path) -> dict[str, Any]:
 def kind_of(config: dict[str, Any]) -> ModelKind:
     """What a model of this config.json is for."""
     model_type = str(config.get("model_type", ""))
-    if re.search(r"whisper|asr", model_type):
+    if re.search(r"whisper|asr|audio", model_type):
         return "speech"
     return "image" if "vision_config" in config or re.search(r"_vl|vision|blip", model_type) else "chat"
 

@@ -26,6 +26,7 @@ class ModelInfo:
     layout: EffectiveLayout | None
     """None for an engine that runs on the host CPU."""
     context_length: int
+    """Tokens a conversation may have; of a speech model, the seconds it hears at once."""
     prefill_chunk: int
     sampling_defaults: dict[str, float | int] = field(default_factory=dict)
     """Sampling values the model's own generation_config.json sets, by name, e.g. "temperature"."""

@@ -76,6 +76,11 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
 
         with building(progress), smaller_advised(folder, command.layout):
             return load_npu_whisper(command, config.device, progress)
+    if family == "mobilint-lfm2_audio":
+        from runtime.speech.npu_lfm2_audio import load_npu_lfm2_audio
+
+        with building(progress), smaller_advised(folder, command.layout):
+            return load_npu_lfm2_audio(command, config.device, progress)
     if family in ("mobilint-qwen3_asr", "qwen3_asr"):
         raise ModelUnsupportedError(
             f"{folder.name} is a Qwen3-ASR model, which cannot run in this program: the package with its "

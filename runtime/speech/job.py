@@ -18,6 +18,8 @@ from runtime.speech.guards import doubt
 from runtime.tracing.recorder import RECORDER
 
 NO_SPEECH = "No speech detected."
+SILENT_END = 1.0
+"""Seconds at the end of a model's window that no speech is put into."""
 _SURE_AFTER = 3.0
 """Seconds of speech that a guess of the language needs."""
 _SURE = 0.5
@@ -43,7 +45,8 @@ class TranscribeJob:
         self._last_guess = ""
         self._file = AudioFile(Path(command.source))
         self._blocks = self._file.blocks()
-        self._windower = Windower(vad)
+        # The model's window, of which the end stays silent so that the last word is complete.
+        self._windower = Windower(vad, longest=engine.info.context_length - SILENT_END)
         self._segments: list[Segment] = []
         self._doubts: list[str] = []
 

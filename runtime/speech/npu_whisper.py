@@ -98,7 +98,7 @@ class NpuWhisper:
                 condition_on_prev_tokens=False,
                 temperature=_TEMPERATURES,
                 compression_ratio_threshold=_TOO_REPETITIVE,
-                stopping_criteria=_stop_when(task.cancelled),
+                stopping_criteria=stop_when(task.cancelled),
                 **spoken,
             )
         tokens: list[int] = output[0].tolist()
@@ -119,7 +119,8 @@ def _language_ids(model: Any) -> dict[str, int]:
     return {token[2:-2]: number for token, number in generation.lang_to_id.items()}
 
 
-def _stop_when(cancelled: Callable[[], bool]) -> Any:
+def stop_when(cancelled: Callable[[], bool]) -> Any:
+    """The stopping criteria with which a generation ends once `cancelled` says so."""
     from transformers import StoppingCriteria, StoppingCriteriaList
 
     class Stop(StoppingCriteria):  # type: ignore[misc]  # the base has no types

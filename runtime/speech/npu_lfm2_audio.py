@@ -1,0 +1,122 @@
+"""LFM2-Audio on the NPU, real or simulated, asked to write down what is said.
+
+The compiled encoder takes ten seconds, so windows are cut in silences at most that far apart. The model tells
+no times: each window becomes one line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runtime.audio.pcm import SAMPLE_RATE, Samples
+from runtime.audio.windows import Window
+from runtime.config import DeviceChoice
+from runtime.devices import activate, vendor_stack
+from runtime.families.causal_lm import dispose_model, require_artifact
+from runtime.families.faults import device_faults
+from runtime.layout import effective_from_model, from_pretrained_kwargs, validate
+from runtime.messages import LoadSpeech, ModelInfo, Segment
+from runtime.model_folder import loading
+from runtime.speech.engine import LanguageGuess, Progress, Task, model_title
+from runtime.speech.npu_whisper import stop_when
+from runtime.tracing.recorder import RECORDER
+
+_WINDOW_SECONDS = 10
+_MOST_TOKENS = 256
+"""Far more than anybody says in a window; a model that loops ends here."""
+_ROLES = ("encoder_", "decoder_", "depthformer_")
+
+
+class NpuLfm2Audio:
+    """A loaded LFM2-Audio artifact."""
+
+    def __init__(self, model: Any, processor: Any, info: ModelInfo) -> None:
+        self._model = model
+        self._processor = processor
+        self.info = info
+        self.title = f"{info.title} · {info.device}"
+        self.languages = info.languages
+        extractor = processor.feature_extractor
+        self._whole = int(extractor.hop_length) * int(processor.subsampling_factor)
+
+    def guess_language(self, window: Window) -> LanguageGuess:
+        """The one it knows."""
+        return LanguageGuess(self.languages[0], 1.0)
+
+    def transcribe(self, window: Window, task: Task) -> Iterator[Segment]:
+        """The window's words as one segment; none when cancelled or nothing was heard."""
+        with RECORDER.span("transcribe window", request=task.request_id, seconds=window.end - window.start):
+            text = self._text(window, task)
+        if text and not task.cancelled():
+            yield Segment(window.start, window.end, text)
+
+    def close(self) -> None:
+        """Give the device memory back."""
+        dispose_model(self._model)
+
+    def _text(self, window: Window, task: Task) -> str:
+        import torch
+
+        batch = self._processor(audio=self._padded(window.samples), sampling_rate=SAMPLE_RATE)
+        asked = int(batch["input_ids"].shape[1])
+        with torch.inference_mode(), device_faults(self.info.title):
+            output = self._model.generate(
+                **batch,
+                do_sample=False,
+                num_beams=1,
+                max_new_tokens=_MOST_TOKENS,
+                eos_token_id=int(self._model.config.im_end_token_id),
+                stopping_criteria=stop_when(task.cancelled),
+            )
+        return str(self._processor.decode(output[0, asked:], skip_special_tokens=True)).strip()
+
+    def _padded(self, samples: Samples) -> Samples:
+        """The samples and silence up to a whole number of the encoder's steps: the vendor's class tells the
+        compiled encoder the end of the sound in those. So it is also never shorter than 320 samples, which
+        the encoder refuses."""
+        return np.pad(samples, (0, -len(samples) % self._whole))
+
+
+def load_npu_lfm2_audio(command: LoadSpeech, device: DeviceChoice, progress: Progress) -> NpuLfm2Audio:
+    """Load the artifact. Raises ModelError, LayoutError or DeviceError with all the words."""
+    started = time.perf_counter()
+    folder = Path(command.folder)
+    progress("Starting the runtime", None)
+    active = activate(device)
+    vendor_stack()
+    from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, AutoProcessor
+
+    require_artifact(folder, active)
+    progress("Checking the layout", 0.4)
+    kwargs = from_pretrained_kwargs(validate(command.layout, active.board, active.devices), _ROLES)
+    progress("Reading the processor", 0.5)
+    with loading(folder, "its config.json"):
+        AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with loading(folder, "its processor or tokenizer files"):
+        processor = AutoProcessor.from_pretrained(str(folder), local_files_only=True)
+    progress("Loading weights onto the device", 0.6)
+    with loading(folder, "its config.json or weights"), device_faults(folder.name):
+        model = AutoModelForSpeechSeq2Seq.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, **kwargs
+        )
+    model.eval()
+    info = ModelInfo(
+        model_id=command.model_id,
+        title=model_title(folder),
+        kind="speech",
+        family="lfm2_audio",
+        folder=str(folder),
+        device=active.title,
+        simulated=active.simulated,
+        layout=effective_from_model(model),
+        context_length=_WINDOW_SECONDS,
+        prefill_chunk=0,
+        load_seconds=time.perf_counter() - started,
+        languages=("en",),
+    )
+    return NpuLfm2Audio(model, processor, info)
