@@ -52,7 +52,6 @@ class AnswerFacts(QFrame):
         column.addSpacing(8)
         self.draft = Label("", "text", "small", wrap=True)
         column.addWidget(self.draft)
-        column.addSpacing(8)
         self.made = MadeWith()
         column.addWidget(self.made)
         self.candidates = CandidateTable()

@@ -24,6 +24,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
+from runtime.messages.chat import Priority
 from runtime.sampling_params import SamplingRequest
 
 WORDS = 131
@@ -71,7 +72,13 @@ class Talk:
         (error,) = [event.error for event in self.events if isinstance(event, ModelFailed)]
         return f"{error.summary} {error.remedy}"
 
-    def send(self, name: str, turns: Sequence[Sequence[int]], **sampling: Any) -> None:
+    def send(
+        self,
+        name: str,
+        turns: Sequence[Sequence[int]],
+        priority: Priority = "interactive",
+        **sampling: Any,
+    ) -> None:
         """Ask in the conversation `name`, up to a slash; roles take turns."""
         roles: tuple[Role, Role] = ("user", "assistant")
         said = tuple(
@@ -79,7 +86,7 @@ class Talk:
             for index, turn in enumerate(turns)
         )
         wanted = SamplingRequest(**{"temperature": 0.0, "max_tokens": 12} | sampling)
-        self.engine.handle(Generate(name, name.split("/")[0], "tiny", said, wanted, 1))
+        self.engine.handle(Generate(name, name.split("/")[0], "tiny", said, wanted, 1, priority))
 
     def run(self) -> None:
         while self.engine.step():

@@ -120,6 +120,19 @@ def test_a_prompt_is_read_in_chunks_and_can_be_stopped_between_them(
     assert finished.usage.cached == 32
 
 
+def test_an_answer_that_gives_way_goes_on_with_its_draft(pairs: dict[str, Pair], talk: Begin) -> None:
+    pair, chat = pairs["qwen2"], talk(pairs["qwen2"].artifact)
+    chat.send("behind", [FIRST], "background", max_tokens=COUNT)
+    for _ in range(8):
+        chat.engine.step()
+    chat.send("quick", [SECOND])
+    chat.run()
+    ended = [event.request_id for event in chat.events if isinstance(event, Finished)]
+    assert ended == ["quick", "behind"]
+    assert chat.answer("quick")[0] == pair.greedy([SECOND], 12)
+    assert chat.answer("behind")[0] == pair.greedy([FIRST])
+
+
 def test_an_answer_may_fill_the_context_and_roll_on(pairs: dict[str, Pair], talk: Begin) -> None:
     chat = talk(pairs[AGREEING].artifact)
     full, finished = chat.ask("full", [FIRST], max_tokens=None)
