@@ -89,7 +89,8 @@ METADATA = "packaging/io.github.mblt_desktop.MBLTDesktop"
 GOALS = {
     "run": Goal((), {}, (("mblt-desktop",),), wants_models=True),
     "demo": Goal((), {}, (("mblt-desktop", "demo"),), wants_models=True),
-    "test": Goal(("test",), TEST_TOOLS, (("python", "-m", "pytest"),)),
+    # A test file runs in one worker, so that it shares what it loads.
+    "test": Goal(("test",), TEST_TOOLS, (("python", "-m", "pytest", "-n", "auto", "--dist", "loadfile"),)),
     "lint": Goal(
         ("test", "lint"),
         LINT_TOOLS,

@@ -33,7 +33,8 @@ from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import RuntimeConfig
 
 # The machine's speed is not what properties are about.
-settings.register_profile("project", deadline=None)
+# In CI the same examples every time; elsewhere new ones, so that they keep looking.
+settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("project")
 
 CHECKOUT = Path(__file__).resolve().parent.parent
