@@ -14,6 +14,7 @@ from runtime.errors import ModelError, ModelIncompleteError, RequestError, Setti
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
+from runtime.families.prefill_chunk import resolve_chunk
 from runtime.families.user_text import as_data, control_tokens
 from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
 from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
@@ -30,7 +31,6 @@ SAMPLING_KEYS = (
     "presence_penalty",
     "frequency_penalty",
 )
-DEFAULT_CHUNK = 128
 
 
 class CausalLm:
@@ -245,7 +245,7 @@ def model_info(
         simulated=active.simulated,
         layout=layout,
         context_length=context_length(decoder, compiled),
-        prefill_chunk=prefill_chunk(decoder),
+        prefill_chunk=prefill_chunk(decoder, layout.core_mode if layout else "single"),
         sampling_defaults=sampling_defaults(folder),
         load_seconds=seconds,
     )
@@ -293,7 +293,8 @@ def context_length(model: Any, compiled: Any = None) -> int:
     return int(buffers[0].max_cache_size) or int(model.config.max_position_embeddings)
 
 
-def prefill_chunk(model: Any) -> int:
-    """Prompt positions the artifact takes in one call, by the vendor's rule of resolution."""
-    chunk = model.resolve_npu_prefill_chunk_size(None)
-    return int(chunk) if chunk else DEFAULT_CHUNK
+def prefill_chunk(model: Any, core_mode: str) -> int:
+    """Prompt positions the artifact takes in one call; `model` is the text part of a composite one."""
+    config = model.config
+    batch = int(getattr(config, "max_batch_size", None) or 1) > 1
+    return resolve_chunk(getattr(config, "npu_prefill_chunk_size", None), core_mode, batch=batch)

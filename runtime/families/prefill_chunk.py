@@ -1,0 +1,39 @@
+"""How many prompt positions go to the device in one call: the artifact's own value, by the vendor's rules.
+
+`npu_prefill_chunk_size` is a number, or a map from core mode to number. A map is read by the loaded core
+mode, then by "default", then, in automatic mode, by its only usable entry. A batch model takes 128 at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+DEFAULT_CHUNK = 128
+LARGEST_BATCH_CHUNK = 128
+
+
+def resolve_chunk(stated: object, core_mode: str, *, batch: bool) -> int:
+    """The chunk for what config.json states; anything unusable counts as not stated."""
+    chunk = _positive(stated)
+    if chunk is None and isinstance(stated, Mapping):
+        chunk = _from_map(stated, core_mode)
+    chunk = chunk or DEFAULT_CHUNK
+    return min(chunk, LARGEST_BATCH_CHUNK) if batch else chunk
+
+
+def _from_map(stated: Mapping[object, object], core_mode: str) -> int | None:
+    for key in (core_mode, "default", "DEFAULT"):
+        chunk = _positive(stated.get(key))
+        if chunk is not None:
+            return chunk
+    usable = [chunk for value in stated.values() if (chunk := _positive(value)) is not None]
+    return usable[0] if core_mode == "auto" and len(usable) == 1 else None
+
+
+def _positive(value: object) -> int | None:
+    if isinstance(value, str):
+        value = int(value) if value.strip().isascii() and value.strip().isdigit() else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    usable = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if usable else None  # type: ignore[return-value]  # `usable` says it is an int
