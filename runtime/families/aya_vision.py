@@ -7,21 +7,19 @@ positions. They are counted one by one, so a conversation continues after any po
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
 from runtime.families.base import KvCache, Logits, Progress, Prompt
-from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info, require_artifact
+from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info
 from runtime.families.faults import device_faults, from_template
+from runtime.families.opening import Opening, image_kwargs
 from runtime.families.user_text import as_data
 from runtime.images import load_for_model
-from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
+from runtime.layout import LayoutRequest
 from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
-from runtime.model_folder import loading
 from runtime.tracing.recorder import RECORDER
 
 
@@ -113,27 +111,12 @@ def load_aya_vision(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> AyaVision:
     """Load an Aya Vision artifact; raises ModelError, LayoutError or DeviceError, with all the words."""
-    started = time.perf_counter()
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForImageTextToText, AyaVisionProcessor
+    opening = Opening(folder, layout, device, progress)
+    from transformers import AutoModelForImageTextToText, AyaVisionProcessor
 
-    require_artifact(folder, active)
-    progress("Checking the layout", 0.4)
-    kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices), ("vision_", "text_"))
-    kwargs.pop("vision_max_batch_size", None)  # conversations in parallel concern the text model
-    progress("Reading the processor", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its processor or tokenizer files"):
-        processor = AyaVisionProcessor.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForImageTextToText.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
-    seconds = time.perf_counter() - started
-    info = model_info(model_id, folder, family, "image", model, active, seconds, text=model.language_model)
+    (processor,) = opening.read("its processor or tokenizer files", AyaVisionProcessor)
+    model = opening.load(AutoModelForImageTextToText, image_kwargs(opening.layout))
+    info = model_info(
+        model_id, folder, family, "image", model, opening.active, opening.seconds, text=model.language_model
+    )
     return AyaVision(model, processor, info, eos_ids(model, processor.tokenizer))

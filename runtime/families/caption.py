@@ -7,22 +7,20 @@ stays with the conversation's cache. There is one slot, and nothing of a caption
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
 from runtime.errors import RequestError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
-from runtime.families.causal_lm import dispose_model, model_info, new_slot_cache, require_artifact
+from runtime.families.causal_lm import dispose_model, model_info, new_slot_cache
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults
+from runtime.families.opening import Opening, image_kwargs
 from runtime.images import MODEL_SIDE, load_for_model
-from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
+from runtime.layout import LayoutRequest
 from runtime.messages import ImagePart, ModelInfo, Turn
-from runtime.model_folder import loading
 from runtime.tracing.recorder import RECORDER
 
 
@@ -124,28 +122,11 @@ def load_caption(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> Caption:
     """Load a caption artifact; raises ModelError, LayoutError or DeviceError, with all the words."""
-    started = time.perf_counter()
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+    opening = Opening(folder, layout, device, progress)
+    from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
 
-    require_artifact(folder, active)
-    progress("Checking the layout", 0.4)
-    kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices), ("vision_", "text_"))
-    kwargs.pop("vision_max_batch_size", None)
-    progress("Reading the processor", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its processor or tokenizer files"):
-        images = AutoImageProcessor.from_pretrained(str(folder), local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForImageTextToText.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
-    seconds = time.perf_counter() - started
-    info = model_info(model_id, folder, family, "image", model, active, seconds, text=model.text_decoder.bert)
+    images, tokenizer = opening.read("its processor or tokenizer files", AutoImageProcessor, AutoTokenizer)
+    model = opening.load(AutoModelForImageTextToText, image_kwargs(opening.layout))
+    text = model.text_decoder.bert
+    info = model_info(model_id, folder, family, "image", model, opening.active, opening.seconds, text=text)
     return Caption(model, images, tokenizer, info)

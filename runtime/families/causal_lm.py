@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from runtime.catalog.manifest import read_manifest
 from runtime.config import DeviceChoice
-from runtime.devices import ActiveDevice, activate, vendor_stack
-from runtime.errors import ModelError, ModelIncompleteError, RequestError, SettingError
+from runtime.devices import ActiveDevice
+from runtime.errors import ModelError, RequestError, SettingError
 from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
+from runtime.families.opening import Opening
 from runtime.families.prefill_chunk import resolve_chunk
 from runtime.families.user_text import as_data, control_tokens
-from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs, validate
+from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs
 from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
-from runtime.model_folder import loading, read_object
+from runtime.model_folder import read_object
 from runtime.settings import SETTINGS
-from runtime.simulator.artifact import refuse_simulated
 
 SAMPLING_KEYS = (
     "temperature",
@@ -167,46 +166,13 @@ def load_causal_lm(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> CausalLm:
     """Load a text artifact; raises ModelError, LayoutError or DeviceError with the words for the user."""
-    started = time.perf_counter()
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    opening = Opening(folder, layout, device, progress)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    require_artifact(folder, active)
-    progress("Checking the layout", 0.4)
-    kwargs = from_pretrained_kwargs(validate(layout, active.board, active.devices))
-    progress("Reading the tokenizer", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its tokenizer files"):
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
-    info = model_info(model_id, folder, family, "chat", model, active, time.perf_counter() - started)
+    (tokenizer,) = opening.read("its tokenizer files", AutoTokenizer)
+    model = opening.load(AutoModelForCausalLM, from_pretrained_kwargs(opening.layout))
+    info = model_info(model_id, folder, family, "chat", model, opening.active, opening.seconds)
     return CausalLm(model, tokenizer, info, eos_ids(model, tokenizer))
-
-
-def require_artifact(folder: Path, active: ActiveDevice) -> None:
-    """Raise unless the folder has compiled models and host weights, made for this kind of device.
-
-    ModelIncompleteError names what is missing. A board is never given a simulated file; the simulated device
-    refuses a board's file by itself.
-    """
-    for pattern, what in (("*.mxq", "compiled model (.mxq)"), ("*.safetensors", "weights (.safetensors)")):
-        if not any(folder.glob(pattern)):
-            raise ModelIncompleteError(
-                f"The model folder {folder} has no {what}.",
-                remedy="Fetch the model again, or choose the folder of a complete download.",
-                unharmed="Other models and your conversations are unharmed.",
-            )
-    if not active.simulated:
-        for compiled in folder.glob("*.mxq"):
-            refuse_simulated(compiled)
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -12,14 +12,12 @@ size.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from math import isqrt
 from pathlib import Path
 from typing import Any, cast
 
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
 from runtime.errors import ImageError, ModelIncompleteError, RequestError
 from runtime.families import mrope, read_config
 from runtime.families.base import KvCache, Logits, Progress, Prompt
@@ -28,15 +26,14 @@ from runtime.families.causal_lm import (
     eos_ids,
     model_info,
     new_slot_cache,
-    require_artifact,
 )
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
+from runtime.families.opening import Opening, image_kwargs
 from runtime.families.user_text import as_data, control_tokens
 from runtime.images import MODEL_SIDE, load_for_model
-from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
+from runtime.layout import LayoutRequest
 from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
-from runtime.model_folder import loading
 from runtime.tracing.recorder import RECORDER
 
 LONGEST_ASPECT = 200
@@ -244,38 +241,20 @@ def load_image_text(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> ImageText:
     """Load an image artifact; raises ModelError, LayoutError or DeviceError with the words for the user."""
-    started = time.perf_counter()
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForImageTextToText
+    opening = Opening(folder, layout, device, progress)
+    from transformers import AutoModelForImageTextToText
     from transformers_mblt.models.qwen2_vl.processing_qwen2_vl import MobilintQwen2VLProcessor
     from transformers_mblt.models.qwen3_vl.processing_qwen3_vl import MobilintQwen3VLProcessor
 
-    require_artifact(folder, active)
     _require_networks(folder)
-    progress("Checking the layout", 0.4)
-    asked = validate(layout, active.board, active.devices)
-    kwargs = from_pretrained_kwargs(asked, ("vision_", "text_"))
-    kwargs.pop("vision_max_batch_size", None)  # conversations in parallel concern the text model
-    progress("Reading the processor", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its processor or tokenizer files"):
-        kind = MobilintQwen3VLProcessor if family == "qwen3_vl" else MobilintQwen2VLProcessor
-        processor = kind.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForImageTextToText.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
+    kind = MobilintQwen3VLProcessor if family == "qwen3_vl" else MobilintQwen2VLProcessor
+    (processor,) = opening.read("its processor or tokenizer files", kind)
+    model = opening.load(AutoModelForImageTextToText, image_kwargs(opening.layout))
     processor.sync_dynamic_vision_from_model(model)
     text = model.model.language_model
-    if active.simulated and model.config.dynamic_vision and family == "qwen2_vl":
+    if opening.active.simulated and model.config.dynamic_vision and family == "qwen2_vl":
         mrope.repair(text._mobilint_rotary_emb)  # noqa: SLF001 - the vendor offers no other way to it
-    seconds = time.perf_counter() - started
-    info = model_info(model_id, folder, family, "image", model, active, seconds, text=text)
+    info = model_info(model_id, folder, family, "image", model, opening.active, opening.seconds, text=text)
     return ImageText(model, processor, info, eos_ids(model, processor.tokenizer))
 
 

@@ -6,26 +6,22 @@ run one sequence at a time, in single mode, within the context that the vendor s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
 from runtime.errors import LayoutError
 from runtime.families.base import KvCache, Progress
-from runtime.families.causal_lm import CausalLm, eos_ids, model_info, require_artifact
-from runtime.families.faults import device_faults
+from runtime.families.causal_lm import CausalLm, eos_ids, model_info
+from runtime.families.opening import Opening
 from runtime.layout import (
     EffectiveLayout,
     LayoutRequest,
     NormalisedLayout,
     from_pretrained_kwargs,
-    validate,
 )
-from runtime.model_folder import loading
 
 LONGEST_CONTEXT = 4096
 _UNHARMED = "Nothing was loaded; other models and your conversations are unharmed."
@@ -53,29 +49,16 @@ def load_mixture(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> Mixture:
     """Load a mixture of experts; raises ModelError, LayoutError or DeviceError, with all the words."""
-    started = time.perf_counter()
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    opening = Opening(folder, layout, device, progress)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    require_artifact(folder, active)
-    progress("Checking the layout", 0.4)
-    kwargs = role_kwargs(validate(layout, active.board, active.devices))
-    progress("Reading the tokenizer", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its tokenizer files"):
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
-    seconds = time.perf_counter() - started
+    kwargs = role_kwargs(opening.layout)
+    (tokenizer,) = opening.read("its tokenizer files", AutoTokenizer)
+    model = opening.load(AutoModelForCausalLM, kwargs)
     first = model.get_shared_mxq_models()[0]
-    info = model_info(model_id, folder, family, "chat", model, active, seconds, compiled=first)
+    info = model_info(
+        model_id, folder, family, "chat", model, opening.active, opening.seconds, compiled=first
+    )
     info = replace(
         info,
         layout=effective_layout(model.npu_backend),

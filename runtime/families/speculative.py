@@ -6,20 +6,18 @@ by chunk like any other: the draft reads every position's features together with
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
 from runtime.errors import LayoutError
 from runtime.families.base import KvCache, Logits, Progress, Prompt, Round
-from runtime.families.causal_lm import CausalLm, eos_ids, model_info, require_artifact
+from runtime.families.causal_lm import CausalLm, eos_ids, model_info
 from runtime.families.faults import device_faults
-from runtime.layout import LayoutRequest, from_pretrained_kwargs, validate
-from runtime.model_folder import loading
+from runtime.families.opening import Opening
+from runtime.layout import LayoutRequest, from_pretrained_kwargs
 from runtime.sampling import Sampling
 
 _TAKEN = ("temperature", "top_k", "top_p")
@@ -117,15 +115,10 @@ def load_speculative(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> SpeculativeLm:
     """Load a base with its draft; raises ModelError, LayoutError or DeviceError, with all the words."""
-    started = time.perf_counter()
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    opening = Opening(folder, layout, device, progress)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    require_artifact(folder, active)
-    progress("Checking the layout", 0.4)
-    asked = validate(layout, active.board, active.devices)
+    asked = opening.layout
     if (asked.max_batch_size or 1) > 1:
         raise LayoutError(
             "layout.max_batch_size",
@@ -134,20 +127,10 @@ def load_speculative(
             unharmed="Nothing was loaded; other models and your conversations are unharmed.",
         )
     kwargs = from_pretrained_kwargs(replace(asked, max_batch_size=None), _ROLES)
-    progress("Reading the tokenizer", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its tokenizer files"):
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
-    seconds = time.perf_counter() - started
+    (tokenizer,) = opening.read("its tokenizer files", AutoTokenizer)
+    model = opening.load(AutoModelForCausalLM, kwargs)
     base = model.eagle3_base_model
-    info = model_info(model_id, folder, family, "chat", model, active, seconds, text=base)
+    info = model_info(model_id, folder, family, "chat", model, opening.active, opening.seconds, text=base)
     taken = {name: value for name, value in info.sampling_defaults.items() if name in _TAKEN}
     # A draft's branches lie in its cache behind what is settled, all levels but the first.
     model.configure_eagle3_tree()

@@ -6,7 +6,6 @@ no times: each window becomes one line.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
-from runtime.families.causal_lm import dispose_model, require_artifact
+from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
-from runtime.layout import effective_from_model, from_pretrained_kwargs, validate
+from runtime.families.opening import Opening
+from runtime.layout import effective_from_model, from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
-from runtime.model_folder import loading
 from runtime.speech.engine import LanguageGuess, Progress, Task, model_title
 from runtime.speech.npu_whisper import stop_when
 from runtime.tracing.recorder import RECORDER
@@ -84,39 +82,24 @@ class NpuLfm2Audio:
 
 def load_npu_lfm2_audio(command: LoadSpeech, device: DeviceChoice, progress: Progress) -> NpuLfm2Audio:
     """Load the artifact. Raises ModelError, LayoutError or DeviceError with all the words."""
-    started = time.perf_counter()
     folder = Path(command.folder)
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, AutoProcessor
+    opening = Opening(folder, command.layout, device, progress)
+    from transformers import AutoModelForSpeechSeq2Seq, AutoProcessor
 
-    require_artifact(folder, active)
-    progress("Checking the layout", 0.4)
-    kwargs = from_pretrained_kwargs(validate(command.layout, active.board, active.devices), _ROLES)
-    progress("Reading the processor", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its processor or tokenizer files"):
-        processor = AutoProcessor.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForSpeechSeq2Seq.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
+    (processor,) = opening.read("its processor or tokenizer files", AutoProcessor)
+    model = opening.load(AutoModelForSpeechSeq2Seq, from_pretrained_kwargs(opening.layout, _ROLES))
     info = ModelInfo(
         model_id=command.model_id,
         title=model_title(folder),
         kind="speech",
         family="lfm2_audio",
         folder=str(folder),
-        device=active.title,
-        simulated=active.simulated,
+        device=opening.active.title,
+        simulated=opening.active.simulated,
         layout=effective_from_model(model),
         context_length=_WINDOW_SECONDS,
         prefill_chunk=0,
-        load_seconds=time.perf_counter() - started,
+        load_seconds=opening.seconds,
         languages=("en",),
     )
     return NpuLfm2Audio(model, processor, info)

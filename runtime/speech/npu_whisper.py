@@ -6,7 +6,6 @@ long as the speech allows. There are no attention weights from the device, hence
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,13 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
-from runtime.devices import activate, vendor_stack
 from runtime.errors import ModelIncompleteError
 from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
-from runtime.layout import effective_from_model, from_pretrained_kwargs, validate
+from runtime.families.opening import Opening
+from runtime.layout import effective_from_model, from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
-from runtime.model_folder import loading, read_object
+from runtime.model_folder import read_object
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task, model_title
 from runtime.speech.guards import clamp
 from runtime.speech.timestamps import split_segments
@@ -138,41 +137,27 @@ def stop_when(cancelled: Callable[[], bool]) -> Any:
 
 def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progress) -> NpuWhisper:
     """Load the artifact. Raises ModelError, LayoutError or DeviceError with all the words."""
-    started = time.perf_counter()
     folder = Path(command.folder)
     _require_files(folder)
-    progress("Starting the runtime", None)
-    active = activate(device)
-    vendor_stack()
-    from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, AutoTokenizer, WhisperFeatureExtractor
+    opening = Opening(folder, command.layout, device, progress)
+    from transformers import AutoModelForSpeechSeq2Seq, AutoTokenizer, WhisperFeatureExtractor
 
-    progress("Checking the layout", 0.4)
-    layout = validate(command.layout, active.board, active.devices)
-    kwargs = from_pretrained_kwargs(layout, ("encoder_", "decoder_"))
-    progress("Reading the tokenizer", 0.5)
-    with loading(folder, "its config.json"):
-        AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    with loading(folder, "its tokenizer or preprocessor files"):
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        features = WhisperFeatureExtractor.from_pretrained(str(folder), local_files_only=True)
-    progress("Loading weights onto the device", 0.6)
-    with loading(folder, "its config.json or weights"), device_faults(folder.name):
-        model = AutoModelForSpeechSeq2Seq.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, **kwargs
-        )
-    model.eval()
+    what = "its tokenizer or preprocessor files"
+    tokenizer, features = opening.read(what, AutoTokenizer, WhisperFeatureExtractor)
+    kwargs = from_pretrained_kwargs(opening.layout, ("encoder_", "decoder_"))
+    model = opening.load(AutoModelForSpeechSeq2Seq, kwargs)
     info = ModelInfo(
         model_id=command.model_id,
         title=model_title(folder),
         kind="speech",
         family="whisper",
         folder=str(folder),
-        device=active.title,
-        simulated=active.simulated,
+        device=opening.active.title,
+        simulated=opening.active.simulated,
         layout=effective_from_model(model),
         context_length=_WINDOW_SECONDS,
         prefill_chunk=0,
-        load_seconds=time.perf_counter() - started,
+        load_seconds=opening.seconds,
         languages=tuple(_language_ids(model)) or ("en",),
     )
     return NpuWhisper(model, features, tokenizer, info)

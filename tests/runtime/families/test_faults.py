@@ -12,8 +12,8 @@ from runtime.config import RuntimeConfig
 from runtime.devices import ActiveDevice
 from runtime.engine import Engine
 from runtime.errors import DeviceError, WrongDeviceError
-from runtime.families.causal_lm import require_artifact
 from runtime.families.faults import sort_fault
+from runtime.families.opening import require_artifact
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import (
