@@ -9,33 +9,59 @@ MOST_WAITING = 16
 MOST_KEPT = 6
 """Of those, the newest that may yet become one: four bytes at most, a token or two more at their edge."""
 
+_CANNOT_GO_ON = "Invalid prefix"
+"""Of the library's message, when the tokens' text is no continuation of what it had given out."""
+
 
 class DecodeStream:
     """Incremental text through the tokenizers library; it never waits for what cannot become a character."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._backend = tokenizer.backend_tokenizer
+        self._waiting: list[int] = []
+        self._last_whole: list[int] = []
+        """The tokens of the last piece that was whole characters."""
         self._start()
 
     def _start(self) -> None:
+        """Begin anew behind the last whole characters: some tokenizers drop a space where a text begins."""
         from tokenizers.decoders import DecodeStream as Stream
 
         self._stream = Stream(skip_special_tokens=True)
-        self._waiting: list[int] = []
+        for token_id in self._last_whole:
+            self._stream.step(self._backend, token_id)
+        self._waiting = []
 
     def push(self, token_id: int) -> str:
         """The text this token completes; empty while more bytes can come."""
-        text = self._stream.step(self._backend, token_id)
+        waiting = [*self._waiting, token_id]
+        try:
+            text = self._stream.step(self._backend, token_id)
+        except Exception as error:  # noqa: BLE001 - the library raises no class of its own
+            return self._step_over(waiting, error)
         if text is None:
-            self._waiting.append(token_id)
-            return "" if len(self._waiting) < MOST_WAITING else self._give_up()
-        self._waiting.clear()
+            self._waiting = waiting
+            return "" if len(waiting) < MOST_WAITING else self._give_up()
+        self._last_whole, self._waiting = waiting, []
         return text
 
     def finish(self) -> str:
         """A character the model began and never finished shows as the replacement character."""
         text = self._decode(self._waiting)
         self._waiting.clear()
+        return text
+
+    def _step_over(self, waiting: list[int], error: Exception) -> str:
+        """Show what waits as it is, and go on behind it.
+
+        A tokenizer with single bytes for rare characters reads neighbouring bytes as one: a stray byte turns
+        the character before it, which is shown already, into broken ones, and the library cannot go on there.
+        """
+        if _CANNOT_GO_ON not in str(error):
+            raise error
+        text = self._decode(waiting)
+        self._last_whole = waiting[-1:]
+        self._start()
         return text
 
     def _give_up(self) -> str:

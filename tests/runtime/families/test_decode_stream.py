@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from runtime.catalog.entries import DEMO_CHAT
-from runtime.families.decode_stream import DecodeStream
+from runtime.families.decode_stream import MOST_WAITING, DecodeStream
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 STEPS = 1000
@@ -57,6 +57,19 @@ def single_bytes() -> Tokenizer:
     return tokenizer
 
 
+@pytest.fixture(scope="session")
+def fallback() -> Tokenizer:
+    """As Llama 2's: "▁" is a space, the first of which is left out, and rare characters are single bytes."""
+    words = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcdefghijklmnopqrstuvwxyz.,é"]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return tokenizer
+
+
 def pieces(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     stream = DecodeStream(SimpleNamespace(backend_tokenizer=tokenizer))
     return [*(stream.push(one) for one in ids), stream.finish()]
@@ -80,6 +93,50 @@ def test_any_text_through_smollm2_s_tokenizer(smollm2: Tokenizer, text: str) -> 
 @given(texts)
 def test_any_text_one_byte_at_a_time(single_bytes: Tokenizer, text: str) -> None:
     check(single_bytes, text)
+
+
+@given(texts)
+def test_any_text_with_single_bytes_for_rare_characters(fallback: Tokenizer, text: str) -> None:
+    check(fallback, text)
+
+
+@given(
+    st.lists(
+        st.one_of(st.sampled_from([*"▁ab", "안", "🦊", "é"]), st.sampled_from([0x80, 0xC0, 0xFF])),
+        max_size=60,
+    )
+)
+def test_stray_bytes_among_such_end_no_answer(fallback: Tokenizer, parts: list[str | int]) -> None:
+    ids: list[int] = []
+    for part in parts:
+        known = None if isinstance(part, int) else fallback.token_to_id(part)
+        raw = (part,) if isinstance(part, int) else part.encode()
+        ids += [fallback.token_to_id(f"<0x{byte:02X}>") for byte in raw] if known is None else [known]
+    shown = "".join(pieces(fallback, ids)).replace(REPLACEMENT, "")
+    # The library takes a whole run of bytes for broken if one of them is; no more than that may be lost.
+    least = fallback.decode(ids).replace(REPLACEMENT, "")
+    most = "".join(part for part in parts if isinstance(part, str)).replace("▁", " ")
+    assert is_part(least, shown)
+    assert is_part(shown, most)
+
+
+def is_part(some: str, whole: str) -> bool:
+    """Whether the characters of `some` occur in `whole`, in their order."""
+    rest = iter(whole)
+    return all(character in rest for character in some)
+
+
+def test_a_character_that_is_shown_stays_when_a_stray_byte_follows(fallback: Tokenizer) -> None:
+    ids = [fallback.token_to_id(f"<0x{byte:02X}>") for byte in "안".encode() + b"\x80"]
+    ids += [fallback.token_to_id(letter) for letter in "a▁b"]
+    assert pieces(fallback, ids) == ["", "", "안", "", REPLACEMENT + "a", " ", "b", ""]
+
+
+def test_a_space_behind_many_broken_bytes_is_not_lost(fallback: Tokenizer) -> None:
+    letter, broken, space = (fallback.token_to_id(one) for one in ("a", "<0x80>", "▁"))
+    for count in range(1, 3 * MOST_WAITING):
+        shown = "".join(pieces(fallback, [letter, *[broken] * count, space, letter]))
+        assert shown == "a" + REPLACEMENT * count + " a", count
 
 
 @given(
