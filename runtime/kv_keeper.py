@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.config import KvOptions
-from runtime.errors import DeviceError, MbltError
+from runtime.errors import MbltError
 from runtime.families import kv
 from runtime.families.base import FamilyModel, KvCache, Prompt, token_text
 from runtime.kv_calibration import Calibration
@@ -55,6 +55,10 @@ class KvKeeper:
         self._store = KvStore(folder)
         self._key: ModelKey | None = None
         self._said: dict[str, Said] = {}
+        self._changed: set[str] = set()
+        """Conversations whose KV is not what the disk keeps of them."""
+        self._refused: set[str] = set()
+        """Those of them that the disk has refused to take."""
         self._spent: dict[str, float] = {}
         """Seconds that computing a prompt took so far, of those computed from their first position."""
         self._calibration = Calibration(model, self._costs, kv.load) if options.calibrate else None
@@ -62,6 +66,9 @@ class KvKeeper:
     def set_options(self, options: KvOptions) -> None:
         """Go on with other settings."""
         self._options = options
+        self._refused.clear()
+        if options.keep_on_disk:
+            self._store.trim(options.disk_mib * _MIB)
         self._costs.set_rule(options.load_margin, options.ewma_weight, options.minimum_hit)
         self._caches.limit(options.conversations, options.host_mib * _MIB)
 
@@ -94,6 +101,9 @@ class KvKeeper:
             taken, reuse = _Taken(), replace(reuse, cause="rejected")
             cache = self.place(conversation_id, slot)
         self._said[conversation_id] = now
+        if self._model.reusable_prefix(prompt, len(prompt.identity)):  # else nothing would ever be reused
+            self._changed.add(conversation_id)
+            self._refused.discard(conversation_id)
         HISTORY.note(conversation_id, self._model.info)
         from_disk = from_disk and taken.positions > 0
         return Lease(cache, taken.positions, replace(reuse, from_disk=from_disk))
@@ -167,24 +177,32 @@ class KvKeeper:
     def distrust(self, conversation_id: str) -> None:
         """What the cache holds after bad numbers is not to be trusted."""
         self._lose(conversation_id, self._caches.held(conversation_id), "distrusted")
-        self._caches.forget(conversation_id)
+        self._drop(conversation_id)
         self._store.forget(conversation_id)
 
     def forget(self, conversation_id: str) -> None:
         """The conversation is deleted, here and on the disk."""
-        self._caches.forget(conversation_id)
-        self._said.pop(conversation_id, None)
+        self._drop(conversation_id)
         self._store.forget(conversation_id)
         HISTORY.forget(conversation_id)
 
     # -- when nothing else is to do -----------------------------------------------------------------
 
     def work_when_quiet(self) -> bool:
-        """Measure a little; True while there is more. Raises what the model raises."""
-        if self._calibration is None or self._calibration.step():
-            return self._calibration is not None
-        self._calibration = None
-        return False
+        """Measure a little, or write a conversation to the disk; True while there is more to do.
+
+        Raises what the model raises.
+        """
+        if self._calibration is not None:
+            if self._calibration.step():
+                return True
+            self._calibration = None
+        changed = self._changed - self._refused if self._options.keep_on_disk else set()
+        # The one used last comes last, so that it is the one on the slot afterwards.
+        waiting = [known for known in reversed(self._caches.entries()) if known[0] in changed]
+        if waiting:
+            self._save(*waiting[0])
+        return len(waiting) > 1
 
     def close(self, *, save: bool) -> None:
         """The model goes: write to the disk what should stay and can be saved in time."""
@@ -291,23 +309,38 @@ class KvKeeper:
 
     def _on_drop(self, conversation_id: str, entry: Entry) -> None:
         """Room is needed: what is on the disk is not lost."""
-        self._lose(conversation_id, entry.held(), "evicted")
+        held = entry.held()
         self._save(conversation_id, entry)
+        self._lose(conversation_id, held, "unsaved" if conversation_id in self._refused else "evicted")
+        self._changed.discard(conversation_id)
+        self._refused.discard(conversation_id)
+
+    def _drop(self, conversation_id: str) -> None:
+        """Forget all that is known of the conversation in memory."""
+        self._caches.forget(conversation_id)
+        self._said.pop(conversation_id, None)
+        self._changed.discard(conversation_id)
+        self._refused.discard(conversation_id)
 
     def _save(self, conversation_id: str, entry: Entry) -> None:
-        """Keep the conversation on the disk if the user wants that; it is no reason to fail if it cannot."""
+        """Bring the disk up to date if the user wants that; it is no reason to fail if it cannot be."""
         identity, said = entry.held(), self._said.get(conversation_id)
-        if not self._options.keep_on_disk or not identity or said is None or not kv.can_be_kept(entry.cache):
+        if not self._options.keep_on_disk or conversation_id not in self._changed:
+            return
+        self._changed.discard(conversation_id)
+        if not identity or said is None:
             return
         try:
             key = self._model_key()
             with RECORDER.span("keep KV", tokens=len(identity)):
                 self._store.save(key, conversation_id, identity, said, entry.cache.dump_cache_memory_to)
                 self._store.trim(self._options.disk_mib * _MIB)
-        except DeviceError:
-            raise
         except Exception as error:  # noqa: BLE001 - a full disk or a lost board: it is computed again
             _log.warning("KV is not kept on the disk: %s", error)
+            self._changed.add(conversation_id)
+            self._refused.add(conversation_id)
+        else:
+            self._refused.discard(conversation_id)
 
     def _lose(self, conversation_id: str, held: Sequence[Any], cause: MissCause) -> None:
         if held:

@@ -1,10 +1,11 @@
 """KV of conversations on the disk: written whole or not at all, and checked before anybody uses it. No torch.
 
-    kv/<model>/<conversation>/manifest.json     what it stands for, and the hash of every file
-                              data/             as the vendor's runtime wrote it
+    kv/<model>/<conversation>/manifest.json     what it stands for, which data, and the hash of every file
+                              data-<number>/    as the vendor's runtime wrote it
 
-Both names are digests. A folder is written beside its place and moved there, so that a crash leaves the old
-one or none; what it tears all the same does not pass the hashes. Nobody but the user may look inside.
+Both names are digests. Every write makes a data folder of its own and then replaces the manifest, so that a
+crash, or another program at the same conversation, leaves one whole state and never a mixture; what is torn
+all the same does not pass the hashes. Nobody but the user may look inside.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,12 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from runtime.reuse import Said, TurnMark
+from runtime.storage import bytes_below
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST = "manifest.json"
-_DATA = "data"
-_UNFINISHED = ".unfinished"
+_LONGEST_MANIFEST = 64 << 20
+"""Bytes."""
+_DATA = re.compile(r"data-[0-9a-f]{32}")
 _STALE_SECONDS = 3600
+"""What has no manifest and is older was left by a crash; before, somebody may just be writing it."""
 _PIECE = 1 << 20
 
 
@@ -49,12 +55,14 @@ class Record:
     """A conversation's KV on the disk."""
 
     folder: Path
+    data: str
+    """The name of the folder with the files."""
     key: ModelKey
     identity: tuple[Hashable, ...]
     """What each position stands for."""
     said: Said
     files: dict[str, tuple[int, str]]
-    """Size and SHA-256 by name."""
+    """Size and SHA-256 by name, which is a path below the data folder."""
 
     @property
     def nbytes(self) -> int:
@@ -63,7 +71,9 @@ class Record:
 
     def checked(self) -> Path:
         """The folder of the data, every byte compared with its hash. Raises KvRejectedError."""
-        data = self.folder / _DATA
+        data = self.folder / self.data
+        if set(self.files) != set(_files(data)):
+            raise KvRejectedError(f"{data} does not hold the files that were written")
         for name, (size, digest) in self.files.items():
             path = data / name
             try:
@@ -90,9 +100,11 @@ class KvStore:
         """
         name = _name(conversation_id)
         exact = self._root / key.digest / name
-        if exact.is_dir():
+        if (exact / _MANIFEST).exists():
             return _read(exact)
-        others = [folder for folder in self._folders() if folder.name == name]
+        others = [
+            folder for folder in self._folders() if folder.name == name and (folder / _MANIFEST).exists()
+        ]
         return _read(others[0]) if others else None
 
     def save(
@@ -107,43 +119,48 @@ class KvStore:
 
         `dump` writes the files into the folder it is given. Raises OSError when the disk refuses.
         """
-        target = self._root / key.digest / _name(conversation_id)
-        partial = target.with_name(target.name + _UNFINISHED)
-        shutil.rmtree(partial, ignore_errors=True)
-        self._make_private(partial / _DATA)
+        folder = self._root / key.digest / _name(conversation_id)
+        data = folder / f"data-{uuid.uuid4().hex}"
+        draft = folder / f"{data.name}.json"
+        self._make_private(data)
         try:
-            dump(str(partial / _DATA))
-            _write(partial, key, identity, said)
-            shutil.rmtree(target, ignore_errors=True)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            dump(str(data))
+            draft.write_text(json.dumps(_manifest(data, key, identity, said)), encoding="utf-8")
+            former = _data_of(folder)
+            draft.replace(folder / _MANIFEST)
+        except Exception:
+            shutil.rmtree(data, ignore_errors=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+                folder.rmdir()  # only if nothing else is in it
+            raise
+        for other in folder.iterdir():
+            unnamed = other.name not in (_MANIFEST, data.name)
+            if unnamed and (other.name == former or _is_stale(other)):
+                _remove(other)
 
     def forget(self, conversation_id: str) -> None:
         """Delete what is kept of the conversation, for whatever model."""
         name = _name(conversation_id)
         for folder in self._folders():
-            if folder.name.removesuffix(_UNFINISHED) == name:
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder.name == name:
+                _remove(folder)
 
     def trim(self, most_bytes: int) -> None:
         """Delete what a crash left unfinished, and what was used longest ago beyond so many bytes."""
         known: list[tuple[float, int, Path]] = []
         for folder in self._folders():
-            try:
-                used = (folder / _MANIFEST).stat().st_mtime
-                size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            except OSError:
-                used, size = 0.0, 0
-            if not folder.name.endswith(_UNFINISHED):
-                known.append((used, size, folder))
-            elif _age(folder) > _STALE_SECONDS:  # else another model may just be writing it
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # gone meanwhile
+                manifest = folder / _MANIFEST
+                if manifest.exists():
+                    known.append((manifest.stat().st_mtime, bytes_below(folder), folder))
+                elif _is_stale(folder):
+                    _remove(folder)
         total = 0
         for _, size, folder in sorted(known, reverse=True):
             total += size
             if total > most_bytes:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
 
     def _folders(self) -> list[Path]:
         try:
@@ -157,38 +174,39 @@ class KvStore:
         folder.mkdir(mode=0o700, parents=True)
 
 
-def _write(folder: Path, key: ModelKey, identity: Sequence[Hashable], said: Said) -> None:
-    data = folder / _DATA
-    manifest = {
+def _manifest(data: Path, key: ModelKey, identity: Sequence[Hashable], said: Said) -> dict[str, object]:
+    return {
         "format": FORMAT,
         "model": [key.model_id, key.layout, key.digest],
         "identity": list(identity),
         "turns": [[mark.role, mark.text, mark.pictures] for mark in said.marks()],
         "left_out": said.left_out,
-        "files": {path.name: [path.stat().st_size, _sha256(path)] for path in sorted(data.iterdir())},
+        "data": data.name,
+        "files": {name: [(data / name).stat().st_size, _sha256(data / name)] for name in _files(data)},
     }
-    (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def _read(folder: Path) -> Record:
     path = folder / _MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        return _record(folder, manifest)
+        if path.stat().st_size > _LONGEST_MANIFEST:
+            raise ValueError("longer than any that was written")
+        return _record(folder, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KvRejectedError(f"{path} is damaged") from error
 
 
 def _record(folder: Path, manifest: dict[str, Any]) -> Record:
-    """Raises ValueError, KeyError, TypeError or AttributeError unless everything is as `_write` writes it."""
+    """Raises ValueError, KeyError, TypeError or AttributeError unless everything is as `save` writes it."""
     if manifest["format"] != FORMAT:
         raise ValueError("another version's")
     model_id, layout, digest = (str(part) for part in manifest["model"])
     files = {str(name): (int(size), str(sha)) for name, (size, sha) in manifest["files"].items()}
-    if any(Path(name).name != name for name in files):
-        raise ValueError("a name that leads out of the folder")
+    if not _DATA.fullmatch(manifest["data"]):
+        raise ValueError("a name that may lead out of the folder")
     return Record(
         folder=folder,
+        data=manifest["data"],
         key=ModelKey(model_id, layout, digest),
         identity=tuple(_item(item) for item in manifest["identity"]),
         said=Said(
@@ -211,11 +229,30 @@ def _item(item: object) -> Hashable:
     return item
 
 
-def _age(folder: Path) -> float:
+def _files(data: Path) -> list[str]:
+    """What lies below the folder, as paths from it."""
+    return sorted(path.relative_to(data).as_posix() for path in data.rglob("*") if not path.is_dir())
+
+
+def _data_of(folder: Path) -> str:
+    """The name of the data that the manifest names; empty if there is none or it is damaged."""
     try:
-        return time.time() - folder.stat().st_mtime
-    except OSError:
-        return 0.0
+        return _read(folder).data
+    except KvRejectedError:
+        return ""
+
+
+def _is_stale(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > _STALE_SECONDS
+
+
+def _remove(path: Path) -> None:
+    """Delete a file, or a folder with what is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _name(conversation_id: str) -> str:

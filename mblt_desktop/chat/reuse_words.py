@@ -18,6 +18,7 @@ _WHY: dict[MissCause, str] = {
     "template": "the chat template wrote the same turns differently",
     "shortened": "earlier turns were left out to stay within the context",
     "evicted": "the cache of this conversation was dropped to make room for others",
+    "unsaved": "the cache of this conversation was dropped to make room and could not be written to the disk",
     "cheaper": "that was faster than loading their cache back onto the device",
     "rejected": "the cache that was kept did not pass its check",
     "distrusted": "the device returned bad numbers last time",

@@ -1,10 +1,11 @@
-"""The vendor's caches as the engine needs them: how to load them, and which may be kept on the disk."""
+"""The vendor's caches as the engine needs them: what they are made of, and how they get onto the device."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,24 +19,46 @@ from runtime.simulator.quantised import precision
 _ARTIFACT = ("*.mxq", "*.safetensors", "*.json")
 
 
-def load(cache: KvCache) -> float:
-    """Put the cache's KV onto its slot now, not with the next call; returns the seconds that took.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One network's KV of a conversation, and the slot that it is meant for."""
 
-    Whoever had the slot is saved first, which is not counted: that had to be done in any case. Raises
+    layer: Any
+    mxq_model: Any
+    cache_id: int
+
+
+def parts(cache: KvCache) -> list[Part]:
+    """Every KV of a cache: one, or those of a base and its draft, or one for each layer of a mixture."""
+    from transformers_mblt.utils.cache_utils import MobilintEagle3Cache, MobilintMixtureOfExpertsCache
+
+    held = cast("Any", cache)
+    if isinstance(held, MobilintEagle3Cache):
+        return [
+            Part(held.base_layer, held.base_mxq_model, 0),
+            Part(held.draft_layer, held.draft_mxq_model, 0),
+        ]
+    if isinstance(held, MobilintMixtureOfExpertsCache):
+        pairs = zip(held.shared_layers, held.shared_mxq_models, strict=True)
+        return [Part(layer, mxq_model, 0) for layer, mxq_model in pairs]
+    return [Part(layer, held.model_of(row), held.slot_of(row)[1]) for row, layer in enumerate(held.layers)]
+
+
+def load(cache: KvCache) -> float:
+    """Put the cache's KV onto its slots now, not with the next call; returns the seconds that took.
+
+    Whoever had the slots is saved first, which is not counted: that had to be done in any case. Raises
     KvRejectedError when the KV is lost or does not fit, DeviceError when it is the device that is lost.
     """
-    vendor_cache = cast("Any", cache)
-    bind = getattr(vendor_cache, "bind_rows", None)
-    if bind is None:  # the caches of several submodels bind themselves
-        return 0.0
-    from transformers_mblt.utils.cache_residency import MobilintCacheStateError
+    from transformers_mblt.utils.cache_residency import MobilintCacheStateError, bind_cache_layers
 
+    bindings = [(part.layer, part.mxq_model, part.cache_id) for part in parts(cache)]
     try:
         with device_faults("a conversation's KV"):
-            for row, layer in enumerate(vendor_cache.layers):
-                _evict_owner(vendor_cache.model_of(row), vendor_cache.slot_of(row)[1], layer)
+            for layer, mxq_model, cache_id in bindings:
+                _evict_owner(mxq_model, cache_id, layer)
             started = time.perf_counter()
-            bind(vendor_cache, range(len(vendor_cache.layers)))
+            bind_cache_layers(bindings)
             return time.perf_counter() - started
     except (DeviceLostError, DeviceStalledError):
         raise
@@ -43,17 +66,13 @@ def load(cache: KvCache) -> float:
         raise KvRejectedError(str(error)) from error
 
 
-def can_be_kept(cache: KvCache) -> bool:
-    """Whether the files hold all there is to the cache: a speculating or mixed model's has more state."""
-    return hasattr(cache, "bind_rows")
-
-
 def model_key(info: ModelInfo, cache: KvCache) -> ModelKey:
     """What must be equal for KV to be loaded back: the files, the layout and the shapes of the KV."""
-    files = sorted(path for pattern in _ARTIFACT for path in Path(info.folder).glob(pattern))
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    folder = Path(info.folder)
+    files = sorted(path for pattern in _ARTIFACT for path in folder.rglob(pattern))
+    stats = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     layout = repr(info.layout)
-    shapes = [repr(_signature(layer.mxq_model)) for layer in cast("Any", cache).layers]
+    shapes = [repr(_signature(part.mxq_model)) for part in parts(cache)]
     computed_in = precision() if info.simulated else ""
     whole = json.dumps([info.model_id, info.device, computed_in, layout, stats, shapes])
     return ModelKey(info.model_id, layout, hashlib.sha256(whole.encode()).hexdigest()[:32])

@@ -71,6 +71,7 @@ MissCause = Literal[
     "image",
     "shortened",
     "evicted",
+    "unsaved",
     "cheaper",
     "rejected",
     "distrusted",
@@ -80,7 +81,7 @@ new: there was no turn before; restarted: the last turn was before this program 
 reloaded, model, layout: the model was loaded again, is another one, or is laid out differently since;
 system, edited, image: the system prompt, an earlier turn or its picture is not the one of last time;
 template: the same turns came out as other tokens; shortened: earlier turns were left out to fit the context;
-evicted: dropped to make room;
+evicted: dropped to make room; unsaved: the same, and the disk that should have kept it refused;
 cheaper: computing it again was faster than loading it; rejected: what the disk kept did not pass its check;
 distrusted: the device returned bad numbers last time."""
 

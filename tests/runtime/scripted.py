@@ -25,6 +25,8 @@ class ScriptedCache:
         self.slot = 0
         self.produced = 0
 
+        self.layers: tuple[()] = ()
+
     def get_seq_length(self, index: int = 0) -> int:
         return self.length
 

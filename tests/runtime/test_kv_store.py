@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,8 @@ def said() -> Said:
 def writing(content: bytes) -> Callable[[str], None]:
     def dump(folder: str) -> None:
         (Path(folder) / "cache_a.bin").write_bytes(content)
-        (Path(folder) / "seq_length.txt").write_text("4\n")
+        (Path(folder) / "layer_1").mkdir()
+        (Path(folder) / "layer_1" / "seq_length.txt").write_text("4\n")
 
     return dump
 
@@ -69,19 +71,33 @@ def test_kv_of_another_layout_is_found_to_say_so(store: KvStore) -> None:
     assert record.key == OTHER
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+@pytest.mark.parametrize("harm", ["flip", "cut"])
 def test_a_damaged_file_is_rejected_by_name(store: KvStore, harm: str) -> None:
     keep(store)
     record = store.find(KEY, "c")
     assert record is not None
-    path = record.folder / "data" / "cache_a.bin"
+    path = record.checked() / "cache_a.bin"
     if harm == "flip":
         path.write_bytes(b"kw" + path.read_bytes()[2:])
-    elif harm == "cut":
-        path.write_bytes(path.read_bytes()[:-1])
     else:
-        path.unlink()
-    with pytest.raises(KvRejectedError, match=r"cache_a\.bin"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(KvRejectedError, match=r"cache_a\.bin is damaged"):
+        record.checked()
+
+
+@pytest.mark.parametrize("harm", ["remove", "add", "all"])
+def test_a_folder_with_other_files_than_were_written_is_rejected(store: KvStore, harm: str) -> None:
+    keep(store)
+    record = store.find(KEY, "c")
+    assert record is not None
+    data = record.checked()
+    if harm == "remove":
+        (data / "layer_1" / "seq_length.txt").unlink()
+    elif harm == "add":
+        (data / "rope_deltas.json").write_text("{}")  # a loader may look for more files than were written
+    else:
+        shutil.rmtree(data)
+    with pytest.raises(KvRejectedError, match="does not hold the files that were written"):
         record.checked()
 
 
@@ -89,8 +105,9 @@ def test_a_damaged_file_is_rejected_by_name(store: KvStore, harm: str) -> None:
     "change",
     [
         lambda manifest: manifest.pop("files"),
-        lambda manifest: manifest.update(format=2),
-        lambda manifest: manifest.update(files={"../../escape": [1, "x"]}),
+        lambda manifest: manifest.update(format=1),
+        lambda manifest: manifest.update(data="../../escape"),
+        lambda manifest: manifest.update(data=["data"]),
         lambda manifest: manifest.update(files=[]),
         lambda manifest: manifest.update(identity=[1, "two"]),
         lambda manifest: manifest.update(identity=[True]),
@@ -125,7 +142,53 @@ def test_a_write_that_fails_leaves_what_was_there(store: KvStore, tmp_path: Path
     record = store.find(KEY, "c")
     assert record is not None
     assert (record.checked() / "cache_a.bin").read_bytes() == b"kv" * 500
-    assert len(list((tmp_path / "kv" / KEY.digest).iterdir())) == 1
+    (kept,) = (tmp_path / "kv" / KEY.digest).iterdir()
+    assert len(list(kept.iterdir())) == 2
+    store.forget("c")
+    with pytest.raises(OSError, match="No space"):
+        store.save(KEY, "c", IDENTITY, said(), full)
+    assert store.find(KEY, "c") is None
+    assert list((tmp_path / "kv" / KEY.digest).iterdir()) == []
+
+
+def test_two_programs_at_one_conversation_leave_one_whole_state(tmp_path: Path) -> None:
+    one, other = KvStore(tmp_path / "kv"), KvStore(tmp_path / "kv")
+    keep(one, content=b"before")
+    held = one.find(KEY, "c")
+    assert held is not None
+
+    def meanwhile(folder: str) -> None:
+        writing(b"mine")(folder)
+        keep(other, content=b"theirs")
+        record = other.find(KEY, "c")
+        assert record is not None
+        assert (record.checked() / "cache_a.bin").read_bytes() == b"theirs"
+        with pytest.raises(KvRejectedError):  # found before the other one wrote, and never mixed with it
+            held.checked()
+
+    one.save(KEY, "c", (8, 9), said(), meanwhile)
+    record = other.find(KEY, "c")
+    assert record is not None
+    assert record.identity == (8, 9)
+    assert (record.checked() / "cache_a.bin").read_bytes() == b"mine"
+    assert len(list(record.folder.iterdir())) == 2
+
+
+def test_a_write_that_was_killed_leaves_what_was_there(store: KvStore, tmp_path: Path) -> None:
+    keep(store)
+    killed = os.fork()
+    if killed == 0:
+        store.save(KEY, "c", IDENTITY, said(), lambda _: os._exit(0))
+    os.waitpid(killed, 0)
+    folder = next((tmp_path / "kv" / KEY.digest).iterdir())
+    assert len(list(folder.iterdir())) == 3
+    record = store.find(KEY, "c")
+    assert record is not None
+    record.checked()
+    for path in folder.iterdir():
+        os.utime(path, (100, 100))
+    keep(store)
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_deleting_a_conversation_deletes_every_trace(store: KvStore, tmp_path: Path) -> None:
@@ -147,14 +210,16 @@ def test_what_was_used_longest_ago_goes_first_and_leftovers_too(store: KvStore, 
     oldest = store.find(KEY, "a")
     assert oldest is not None
     oldest.checked()  # used now
-    left = tmp_path / "kv" / KEY.digest / "x.unfinished"
-    left.mkdir()
+    left = tmp_path / "kv" / KEY.digest / "left by a crash"
+    fresh = left.with_name("just being written")
+    for folder in (left, fresh):
+        (folder / "data-1").mkdir(parents=True)
     os.utime(left, (100, 100))
-    fresh = left.with_name("y.unfinished")
-    fresh.mkdir()
     size = sum(path.stat().st_size for path in oldest.folder.rglob("*") if path.is_file())
-    store.trim(2 * size + 10)
+    store.trim(2 * size)
     assert [name for name in "abc" if store.find(KEY, name) is not None] == ["a", "c"]
+    store.trim(2 * size - 1)
+    assert [name for name in "abc" if store.find(KEY, name) is not None] == ["a"]
     assert not left.exists()
     assert fresh.exists()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +197,7 @@ def test_the_measurement_after_a_load_knows_both_times_and_leaves_nothing(
 
 
 def kept(data: Path) -> list[Path]:
-    return sorted((data / "kv").glob("*/*/data/*.bin"))
+    return sorted((data / "kv").glob("*/*/data-*/*.bin"))
 
 
 def test_a_conversation_goes_on_after_a_restart(
@@ -283,20 +285,94 @@ def test_a_deleted_conversation_leaves_nothing(start: Callable[..., Talk], name:
     assert not kept(tmp_path / "data")
 
 
-def test_a_full_disk_costs_no_answer(
-    start: Callable[..., Talk], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may become longer than this: the system refuses, as it does when the disk is full."""
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, former[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+
+
+def test_a_full_disk_costs_no_answer_and_is_said(
+    start: Callable[..., Talk], name: str, tmp_path: Path
 ) -> None:
     talk = start(conversations=1, keep_on_disk=True)
-    talk.ask(name, QUESTION)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("runtime.kv_store._write", full)
-    talk.ask(f"{name}-other", QUESTION)
-    talk.ask(name, QUESTION)
-    assert talk.reuse.cause == "evicted"
+    with full_disk():
+        for conversation in (name, f"{name}-other", name):
+            talk.ask(conversation, QUESTION)
+    assert (talk.cached, talk.reuse) == (0, Reuse(33, "unsaved"))
     assert not list((tmp_path / "data" / "kv").glob("*/*"))
+    talk.ask(f"{name}-other", QUESTION)  # there is room again: what is dropped now is kept
+    talk.ask(name, QUESTION)
+    assert (talk.cached, talk.reuse) == (29, Reuse(33, from_disk=True))
+
+
+def test_a_folder_that_cannot_be_written_costs_no_answer(
+    start: Callable[..., Talk], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "kv").touch()
+    talk = start(conversations=1, keep_on_disk=True)
+    for conversation in (name, f"{name}-other", name):
+        talk.ask(conversation, QUESTION)
+    assert talk.reuse == Reuse(33, "unsaved")
+
+
+def test_what_was_refused_is_tried_again_when_the_settings_change(
+    start: Callable[..., Talk], name: str, tmp_path: Path
+) -> None:
+    talk = start(keep_on_disk=True)
+    with full_disk():
+        talk.ask(name, QUESTION)
+    assert not kept(tmp_path / "data")
+    talk.lane.run()
+    assert not kept(tmp_path / "data"), "not again and again"
+    talk.lane.set_kv(keep_on_disk=True)
+    talk.lane.run()
+    assert kept(tmp_path / "data")
+
+
+def test_it_is_kept_as_soon_as_nobody_waits(start: Callable[..., Talk], name: str, tmp_path: Path) -> None:
+    """The program may be killed at any moment: here the engine never closes before the next one begins."""
+    talk = start(keep_on_disk=True)
+    answer = talk.ask(name, QUESTION)
+    talk.ask(f"{name}-other", SYSTEM)
+    again = start(keep_on_disk=True)
+    again.ask(name, QUESTION, ("assistant", answer), ("user", [50, 51]))
+    assert (again.cached, again.reuse) == (33, Reuse(33, from_disk=True))
+    again.ask(f"{name}-other", SYSTEM)
+    assert (again.cached, again.reuse) == (2, Reuse(6, from_disk=True))
+
+
+def test_only_what_changed_is_written(start: Callable[..., Talk], name: str, tmp_path: Path) -> None:
+    talk = start(keep_on_disk=True)
+    talk.ask(name, QUESTION)
+    talk.ask(f"{name}-other", QUESTION)
+    before = {path: path.stat().st_mtime_ns for path in kept(tmp_path / "data")}
+    talk.ask(name, QUESTION)
+    talk.lane.engine.close()
+    after = {path: path.stat().st_mtime_ns for path in kept(tmp_path / "data")}
+    assert len(after) == len(before)
+    assert len(after.items() & before.items()) == len(before) / 2
+
+
+def test_a_switch_turned_on_keeps_what_is_in_memory_and_off_keeps_no_more(
+    start: Callable[..., Talk], name: str, tmp_path: Path
+) -> None:
+    talk = start()
+    talk.ask(name, QUESTION)
+    talk.lane.set_kv(keep_on_disk=True)
+    talk.lane.run()
+    assert kept(tmp_path / "data")
+    talk.lane.set_kv(keep_on_disk=True, disk_mib=0)
+    assert not kept(tmp_path / "data")
+    talk.lane.set_kv()
+    talk.ask(f"{name}-other", QUESTION)
+    talk.lane.engine.close()
+    assert not kept(tmp_path / "data")
 
 
 def test_the_disk_is_bounded(start: Callable[..., Talk], name: str, tmp_path: Path) -> None:
