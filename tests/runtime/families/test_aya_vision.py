@@ -46,8 +46,8 @@ def make_processor() -> Any:
     )
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def write_checkpoint(folder: Path) -> Path:
+    """A tiny checkpoint with random weights and its processor; returns the folder."""
     from transformers import AyaVisionForConditionalGeneration
 
     from tests.simulator.test_aya_vision import configuration
@@ -63,10 +63,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.no_grad():
         model.model.multi_modal_projector.linear_1.weight.normal_(0, 0.3)
         model.model.multi_modal_projector.linear_2.weight.normal_(0, 0.3)
-    folder = tmp_path_factory.mktemp("aya") / "checkpoint"
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("aya") / "checkpoint")
 
 
 @pytest.fixture
