@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from types import FrameType
@@ -17,6 +18,7 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from mblt_desktop import __version__
+from mblt_desktop.configuration import configured
 from mblt_desktop.context import AppContext
 from mblt_desktop.crash import CrashLog, FaultReporter
 from mblt_desktop.devices.monitor import DeviceMonitor
@@ -120,8 +122,7 @@ class Application(QObject):
 
 def _runtime_config(paths: Paths, device: DeviceChoice, preferences: Preferences) -> RuntimeConfig:
     get = preferences.get
-    stall_seconds = float(cast("int", get("advanced.stall_seconds")))
-    return RuntimeConfig(paths.data, device, engine_options(get), stall_seconds)
+    return replace(configured(paths.data, device, get), engine=engine_options(get))
 
 
 def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None) -> int:

@@ -47,6 +47,8 @@ class RuntimeConfig:
     engine: EngineOptions = field(default_factory=EngineOptions)
     stall_seconds: float = 60.0
     """How long one call of the device may take before it counts as stalled."""
+    load_stall_seconds: float = 600.0
+    """How long a load may show no progress before its model is given up."""
 
     @property
     def models_dir(self) -> Path:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from runtime.errors import MbltError
+from runtime.messages import Event, ModelLoading
+
+
+class NotWantedError(MbltError):
+    """Somebody else has answered for the work already: it ends here, and nobody is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +23,8 @@ class Waiting:
     """`time.monotonic_ns()` when it began, or when it last showed a sign of life."""
     request_ids: tuple[str, ...]
     """Whose work it is."""
+    loading: bool = False
+    """A model is being loaded: long by nature, so with a limit of its own."""
 
 
 class DeviceCall:
@@ -23,18 +32,43 @@ class DeviceCall:
 
     def __init__(self) -> None:
         self.current: Waiting | None = None
+        self.wanted = True
+        """Cleared from any thread when nobody waits for the lane any more; a load ends at its next stage."""
 
     @contextmanager
     def made_for(self, *request_ids: str) -> Iterator[None]:
         """The block is one call of the device."""
-        self.current = Waiting(time.monotonic_ns(), request_ids)
-        try:
+        with self._waiting(Waiting(time.monotonic_ns(), request_ids)):
             yield
-        finally:
-            self.current = None
+
+    @contextmanager
+    def loading(
+        self, model_id: str, post: Callable[[Event], None]
+    ) -> Iterator[Callable[[str, float | None], None]]:
+        """The block loads a model and calls what it is given with every stage (in words) and fraction (0..1).
+
+        That posts the stage, is a sign of life, and raises NotWantedError once nobody waits for the model.
+        """
+
+        def progress(stage: str, fraction: float | None) -> None:
+            if not self.wanted:
+                raise NotWantedError(f"{model_id} is not wanted any more.")
+            self.sign_of_life()
+            post(ModelLoading(model_id, stage, fraction))
+
+        with self._waiting(Waiting(time.monotonic_ns(), (), loading=True)):
+            yield progress
 
     def sign_of_life(self) -> None:
         """Something came back inside a long block; the clock starts again."""
         current = self.current
         if current is not None:
-            self.current = Waiting(time.monotonic_ns(), current.request_ids)
+            self.current = replace(current, since_ns=time.monotonic_ns())
+
+    @contextmanager
+    def _waiting(self, call: Waiting) -> Iterator[None]:
+        self.current = call
+        try:
+            yield
+        finally:
+            self.current = None

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -32,7 +31,6 @@ _QUIET_ENVIRONMENT = {
 }
 
 _LOCK = threading.RLock()
-_BUILDING = threading.Lock()
 _active: ActiveDevice | None = None
 _boards: tuple[str, ...] | None = None
 
@@ -137,19 +135,6 @@ def vendor_stack() -> ModuleType:
         transformers_mblt.register()
     module: ModuleType = transformers_mblt
     return module
-
-
-@contextmanager
-def building(progress: Callable[[str, float | None], None]) -> Iterator[None]:
-    """The block builds a model: one at a time, because transformers changes defaults of the whole process
-    meanwhile (the data type of new tensors, how weights are initialised)."""
-    if not _BUILDING.acquire(blocking=False):
-        progress("Waiting for another model to be loaded", None)
-        _BUILDING.acquire()
-    try:
-        yield
-    finally:
-        _BUILDING.release()
 
 
 def _require_active() -> None:

@@ -36,7 +36,6 @@ from runtime.messages import (
     MeasurePrompt,
     ModelFailed,
     ModelLoaded,
-    ModelLoading,
     ModelUnloaded,
     PrefillProgress,
     Queued,
@@ -142,12 +141,9 @@ class Engine:
 
     def _load(self, command: LoadModel) -> None:
         self._unload_current()
-
-        def progress(stage: str, fraction: float | None) -> None:
-            self._post(ModelLoading(command.model_id, stage, fraction))
-
+        loading = self._call.loading(command.model_id, self._post)
         try:
-            with RECORDER.span("load model", model=command.model_id):
+            with loading as progress, RECORDER.span("load model", model=command.model_id):
                 self._model = self._load_family(
                     command.model_id, Path(command.folder), command.layout, self._config.device, progress
                 )
@@ -186,10 +182,11 @@ class Engine:
     def _dispose(self, *, save: bool = True) -> None:
         model, self._model, self._steps = self._model, None, None
         caches, self._caches = self._caches, None
-        if caches is not None:
-            caches.close(save=save)
-        if model is not None:
-            model.dispose()
+        with self._call.made_for():
+            if caches is not None:
+                caches.close(save=save)
+            if model is not None:
+                model.dispose()
 
     def _forget(self, command: ForgetConversation) -> None:
         conversation_id = command.conversation_id

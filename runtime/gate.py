@@ -1,7 +1,7 @@
 """The way out of a lane: every event passes it, and it can be shut on a thread that does not come back.
 
-It knows which requests are unanswered and which models are loaded, so that somebody else can answer for the
-lane. After that nothing of the lane gets out any more: a request is answered exactly once.
+It knows what is unanswered and which models are loaded, so that somebody else can answer for the lane. After
+that nothing of the lane gets out any more: a request is answered exactly once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from runtime.errors import ErrorInfo
+from runtime.layout import EffectiveLayout
 from runtime.messages import (
     Cancelled,
     Command,
@@ -17,7 +18,10 @@ from runtime.messages import (
     Failed,
     Finished,
     Generate,
+    LoadModel,
+    LoadSpeech,
     ModelFailed,
+    ModelInfo,
     ModelLoaded,
     ModelUnloaded,
     Transcribe,
@@ -34,7 +38,9 @@ class Gate:
         self._post = post
         self._lock = threading.Lock()
         self._unanswered: dict[str, None] = {}
-        self._models: dict[str, None] = {}
+        self._loads: dict[str, frozenset[str]] = {}
+        """Models that are to be loaded, and the requests that come before each."""
+        self._models: dict[str, ModelInfo] = {}
         self._shut = False
 
     @property
@@ -44,8 +50,19 @@ class Gate:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is unanswered."""
-        return bool(self._unanswered)
+        """Whether a request or a load is unanswered."""
+        return bool(self._unanswered or self._loads)
+
+    @property
+    def loading(self) -> bool:
+        """Whether a load is the next thing to be answered: nothing else would be cut short with it."""
+        with self._lock:
+            return any(self._unanswered.keys().isdisjoint(before) for before in self._loads.values())
+
+    def layouts(self) -> list[EffectiveLayout]:
+        """Where the loaded models run; kept when the gate is shut, because they may still do so."""
+        with self._lock:
+            return [info.layout for info in self._models.values() if info.layout is not None]
 
     def expect(self, command: Command) -> bool:
         """A command is about to be queued; False when the gate is shut and it would never be answered."""
@@ -54,6 +71,8 @@ class Gate:
                 return False
             if isinstance(command, Generate | Transcribe):
                 self._unanswered[command.request_id] = None
+            elif isinstance(command, LoadModel | LoadSpeech):
+                self._loads[command.model_id] = frozenset(self._unanswered)
             return True
 
     def post(self, event: Event) -> None:
@@ -64,15 +83,19 @@ class Gate:
             if isinstance(event, _FINAL):
                 self._unanswered.pop(event.request_id, None)
             elif isinstance(event, ModelLoaded):
-                self._models[event.info.model_id] = None
-            elif isinstance(event, ModelUnloaded | ModelFailed):
+                self._models[event.info.model_id] = event.info
+                self._loads.pop(event.info.model_id, None)
+            elif isinstance(event, ModelFailed):
+                self._models.pop(event.model_id, None)
+                self._loads.pop(event.model_id, None)
+            elif isinstance(event, ModelUnloaded):
                 self._models.pop(event.model_id, None)
             self._post(event)
 
-    def shut(self, error: ErrorInfo) -> list[str]:
-        """End every unanswered request and every loaded model with the error, and let nothing out any more.
+    def shut(self, error: ErrorInfo, *, as_wished: bool = False) -> list[str]:
+        """Let nothing out any more: every unanswered request ends with the error, and every model, too.
 
-        Returns the ids of the requests; does nothing the second time.
+        `as_wished`: the models end as unloaded. Returns the requests' ids; does nothing the second time.
         """
         with self._lock:
             if self._shut:
@@ -80,6 +103,6 @@ class Gate:
             self._shut = True
             for request_id in self._unanswered:
                 self._post(Failed(request_id, error))
-            for model_id in self._models:
-                self._post(ModelFailed(model_id, error))
+            for model_id in self._models | self._loads:
+                self._post(ModelUnloaded(model_id) if as_wished else ModelFailed(model_id, error))
             return list(self._unanswered)

@@ -10,6 +10,7 @@ imports a heavy package; each service does that in its own thread, in `open`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -53,8 +54,8 @@ from runtime.messages import (
     model_lane,
 )
 from runtime.outbox import Outbox
-from runtime.refusals import not_loaded, refusal
-from runtime.watchdog import Watchdog
+from runtime.refusals import load_cancelled, not_loaded, refusal
+from runtime.watchdog import Limits, Watchdog
 
 LANE_OF: dict[type[Command], str] = {
     LoadSpeech: "speech",
@@ -81,6 +82,10 @@ LANE_OF: dict[type[Command], str] = {
     PlayAudio: "playback",
     StopAudio: "playback",
 }
+
+
+_FOR_A_LOAD = 0.5
+"""Seconds that the end of the program waits for a load."""
 
 
 class Runner(Protocol):
@@ -175,7 +180,10 @@ class Host:
         self._runners: dict[Lane, Runner] = {}
         """Every thread that may still run, those of lanes that are ending included."""
         self._watchdog = Watchdog(
-            config.stall_seconds, self._outbox.post, self._marks, lambda: list(self._runners)
+            Limits(config.stall_seconds, config.load_stall_seconds),
+            self._outbox.post,
+            self._marks,
+            self.lanes,
         )
         self._stopped = False
 
@@ -192,7 +200,8 @@ class Host:
             self._give(self._lane(model_lane(command.model_id), _engine, self._ending()), command)
         else:
             name = LANE_OF[type(command)]
-            self._give(self._lane(name, _SERVICES[name]), command)
+            after = self._ending() if name == "speech" else ()
+            self._give(self._lane(name, _SERVICES[name], after), command)
 
     def cancel(self, request_id: str) -> None:
         """Mark a request; its final event acknowledges."""
@@ -202,14 +211,25 @@ class Host:
         """Everything posted since the last call, in order."""
         return self._outbox.take()
 
+    def lanes(self) -> list[Lane]:
+        """Every lane whose thread may still run; from any thread."""
+        return list(self._runners)
+
     def stop(self, seconds: float = 10.0) -> list[str]:
-        """End every lane; returns the names of those still busy after `seconds` each."""
+        """End every lane; returns the names of those still busy after `seconds` in all.
+
+        A load ends at its next stage. As nothing can be lost of one, it is waited for a moment only.
+        """
         self._stopped = True
         for lane in self._runners:
+            if lane.gate.loading:
+                lane.let_go(load_cancelled().info)
             lane.stop()
+        began = time.monotonic()
         busy = []
         for lane, runner in self._runners.items():
-            if not runner.join(0 if lane.gate.is_shut else seconds):
+            patience = 0.0 if lane.abandoned else min(seconds, _FOR_A_LOAD) if lane.gate.is_shut else seconds
+            if not runner.join(max(0.0, began + patience - time.monotonic())):
                 busy.append(lane.name)
         self._watchdog.stop()
         return busy
@@ -224,7 +244,15 @@ class Host:
                 lane.put(command)
 
     def _give(self, lane: Lane | None, command: Command) -> None:
-        """Queue the command; without a lane that could answer it, answer it here."""
+        """Queue the command; without a lane that could answer it, answer it here.
+
+        An unload that comes while its model loads is answered at once, too; the thread follows.
+        """
+        if isinstance(command, UnloadModel | UnloadSpeech) and lane is not None and lane.gate.loading:
+            lane.let_go(load_cancelled().info)
+            del self._lanes[lane.name]
+            self._watchdog.wake()
+            return
         if lane is None or not lane.put(command):
             event = refusal(command, not_loaded(getattr(command, "model_id", "")).info)
             if event is not None:
@@ -233,7 +261,7 @@ class Host:
         if isinstance(command, UnloadModel):
             lane.stop()
             del self._lanes[lane.name]
-        elif lane.gate.busy:
+        if lane.gate.busy or lane.stopping:
             self._watchdog.wake()
 
     def _ending(self) -> list[Lane]:

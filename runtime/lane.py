@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from runtime.building import TURN
 from runtime.device_call import DeviceCall
 from runtime.errors import ErrorInfo, to_info
 from runtime.gate import Gate
@@ -75,6 +76,11 @@ class Lane:
         self.gate = Gate(post)
         self.call = DeviceCall()
         self.ended = threading.Event()
+        self.stopping = False
+        """Whether it was asked to end."""
+        self.abandoned = False
+        """Whether its thread is not expected back: nobody waits for it."""
+        self._thread = 0
         self._make_service = make_service
         self._after = after
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
@@ -88,7 +94,17 @@ class Lane:
 
     def stop(self) -> None:
         """Ask `run` to return after the step it is in."""
+        self.stopping = True
         self._inbox.put(None)
+
+    def let_go(self, error: ErrorInfo) -> None:
+        """Nobody waits for the load it is in: answer for it. The thread ends at the load's next stage.
+
+        The model ends as unloaded, requests that were to follow with the error.
+        """
+        self.gate.shut(error, as_wished=True)
+        self.call.wanted = False
+        self.stop()
 
     def give_up(self, error: ErrorInfo) -> list[str]:
         """The thread does not come back: answer for it. If it ever does, it only cleans up.
@@ -96,21 +112,26 @@ class Lane:
         Returns the ids of the requests that ended so.
         """
         answered = self.gate.shut(error)
+        self.call.wanted = False
+        self.abandoned = True
+        TURN.take_away(self._thread)
         self.stop()
         return answered
 
     def run(self) -> None:
         """Loop until `stop`; a fault outside a request is posted and the loop goes on."""
+        self._thread = threading.get_ident()
         try:
             for lane in self._after:
                 lane.wait_until_gone()
-            self._serve()
+            if not self.gate.is_shut:
+                self._serve()
         finally:
             self.ended.set()
 
     def wait_until_gone(self) -> None:
         """Return when the thread has ended, or was given up."""
-        while not self.ended.wait(_LOOK_AGAIN) and not self.gate.is_shut:
+        while not self.ended.wait(_LOOK_AGAIN) and not self.abandoned:
             pass
 
     def _serve(self) -> None:
@@ -122,7 +143,7 @@ class Lane:
             self._post_fault(error)
             self._refuse_all(to_info(error))
         else:
-            while self._turn(service):
+            while not self.gate.is_shut and self._turn(service):
                 pass
         finally:
             if service is not None:

@@ -37,3 +37,12 @@ def not_loaded(model_id: str) -> ModelNotLoadedError:
         remedy="Load it in the Models pane, then send the message again.",
         unharmed="The conversation is unharmed.",
     )
+
+
+def load_cancelled() -> ModelNotLoadedError:
+    """The model that a request waited for is not loaded after all."""
+    return ModelNotLoadedError(
+        "Loading the model was cancelled, so what waited for it was not done.",
+        remedy="Load the model again, or choose another one, and try again.",
+        unharmed="Your conversations and files are unharmed.",
+    )

@@ -199,6 +199,12 @@ _WATCHDOG = (
         "can be stopped. After twice as long the model is given up and has to be loaded again.",
         minimum=5, maximum=3600, step=5, unit="seconds", takes_effect="after a restart",
     ),
+    Setting(
+        "advanced.load_stall_seconds", "integer", 600, "Time limit of a load",
+        "When loading a model has not got any further for this long, it is given up. A large model on a slow "
+        "disk needs some minutes; a load can be cancelled at any time.",
+        minimum=30, maximum=36_000, step=60, unit="seconds", takes_effect="after a restart",
+    ),
 )  # fmt: skip
 
 _OTHERS = (

@@ -16,4 +16,4 @@ class AdvancedPage(SettingsPage):
             preferences,
         )
         self.add_card([key for key in self.rows if key.startswith("advanced.kv_")], "Prefix cache")
-        self.add_card(["advanced.stall_seconds"], "Watchdog")
+        self.add_card(["advanced.stall_seconds", "advanced.load_stall_seconds"], "Watchdog")

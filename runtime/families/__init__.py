@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from runtime.building import building
 from runtime.config import DeviceChoice
-from runtime.devices import building
 from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.base import FamilyModel, Progress
 from runtime.families.memory import smaller_advised

@@ -3,6 +3,7 @@
 By code, `inject(Fault("device_lost"))`, or for a whole process with the environment variable
 `MBLT_SIM_FAULTS`, a comma-separated list of `kind[=value][@nth][xtimes]`:
 
+    slow_launch=3         the next launch takes 3 s longer
     slow_core=0.05x1000   every infer holds its cores 0.05 s longer, a thousand times
     stall=2               one infer answers after 2 s, with the runtime's time-out error
     device_lost=5@12      the board goes away in the middle of the 12th infer and is back 5 s later
@@ -22,6 +23,7 @@ from runtime.errors import SettingError
 
 ENVIRONMENT = "MBLT_SIM_FAULTS"
 KINDS = (
+    "slow_launch",
     "slow_core",
     "stall",
     "device_lost",

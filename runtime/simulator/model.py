@@ -79,6 +79,9 @@ class NativeModel(ModelFacts):
                 f'"{device.board.name}".',
             )
         with TRACE.span("launch"):
+            delay = FAULTS.strike("slow_launch")
+            if delay is not None:
+                time.sleep(delay)
             if FAULTS.strike("out_of_memory") is not None:
                 raise npu_error("BadAlloc", "Failed to allocate NPU memory for model upload.")
             kv_shape, header = self._executor.kv_shape, self._header

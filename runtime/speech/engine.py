@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime.audio.windows import Window
+from runtime.building import building
 from runtime.config import RuntimeConfig
-from runtime.devices import building
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.memory import smaller_advised
 from runtime.messages import LoadSpeech, ModelInfo, Segment

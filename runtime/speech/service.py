@@ -20,7 +20,6 @@ from runtime.messages import (
     LoadSpeech,
     ModelFailed,
     ModelLoaded,
-    ModelLoading,
     ModelUnloaded,
     Queued,
     Transcribe,
@@ -76,7 +75,8 @@ class SpeechService:
         if self._job is not None:
             self._job.close()
         if self._engine is not None:
-            self._engine.close()
+            with self._call.made_for():
+                self._engine.close()
 
     # -- models ----------------------------------------------------------------------------------
 
@@ -91,12 +91,9 @@ class SpeechService:
 
     def _load(self, command: LoadSpeech) -> None:
         self._unload()
-
-        def progress(stage: str, fraction: float | None) -> None:
-            self._post(ModelLoading(command.model_id, stage, fraction))
-
+        loading = self._call.loading(command.model_id, self._post)
         try:
-            with RECORDER.span("load model", model=command.model_id):
+            with loading as progress, RECORDER.span("load model", model=command.model_id):
                 self._engine = load_engine(command, self._config, progress)
         except Exception as error:  # noqa: BLE001 - the top of a job; the fault is shown
             self._post(ModelFailed(command.model_id, to_info(error)))
@@ -106,7 +103,8 @@ class SpeechService:
     def _unload(self) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
-            engine.close()
+            with self._call.made_for():
+                engine.close()
             self._post(ModelUnloaded(engine.info.model_id))
 
     # -- files -----------------------------------------------------------------------------------

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -21,36 +19,24 @@ from runtime.engine import Engine
 from runtime.families.base import Progress
 from runtime.families.causal_lm import model_info
 from runtime.families.faults import device_faults
-from runtime.host import Host
 from runtime.lane import CancelMarks, Post
 from runtime.layout import LayoutRequest
 from runtime.messages import (
-    CallOverdue,
-    Event,
     Failed,
     Finished,
     ForgetConversation,
-    Generate,
-    LoadModel,
     ModelFailed,
-    ModelLoaded,
     ModelUnloaded,
     TextDelta,
-    TextPart,
-    Turn,
     UnloadModel,
 )
-from runtime.sampling_params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from runtime.simulator.device import BOARDS, Fleet, NativeAccelerator
 from runtime.simulator.events import TRACE
 from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.families.numbers import NoTokens, Numbers
+from tests.runtime.hosting import PROMPT, Runtime
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
-
-PATIENCE = 20.0
-PROMPT = [3, 1, 4, 1, 5, 9]
-EventT = TypeVar("EventT")
 
 
 def load_numbers(
@@ -73,47 +59,6 @@ def engine(config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCa
     return Engine(config, post, marks, load_numbers, call)
 
 
-class Runtime:
-    """A host and what it has posted."""
-
-    def __init__(self, folder: Path, stall_seconds: float) -> None:
-        self.host = Host(RuntimeConfig(folder, "simulated", stall_seconds=stall_seconds), lambda: None)
-        self.events: list[Event] = []
-        self._folder = folder
-
-    def load(self, model_id: str, *cores: str) -> None:
-        self.host.submit(LoadModel(model_id, str(self._folder), LayoutRequest(target_cores=cores)))
-
-    def loaded(self, model_id: str, *cores: str) -> None:
-        self.load(model_id, *cores)
-        self.wait(ModelLoaded, lambda event: event.info.model_id == model_id)
-
-    def ask(self, model_id: str, request_id: str, count: int = 12, conversation: str = "") -> None:
-        turns = (Turn("user", (TextPart(" ".join(map(str, PROMPT))),)),)
-        sampling = SamplingRequest(temperature=0.0, max_tokens=count)
-        self.host.submit(Generate(request_id, conversation or request_id, model_id, turns, sampling, 1))
-
-    def wait(self, kind: type[EventT], which: Callable[[EventT], bool] = lambda _: True) -> EventT:
-        """The first event of that kind, waiting for it."""
-        until = time.monotonic() + PATIENCE
-        while True:
-            self.events += self.host.take_events()
-            for event in self.events:
-                if isinstance(event, kind) and which(event):
-                    return event
-            assert time.monotonic() < until, self.events
-            time.sleep(0.005)
-
-    def answer(self, request_id: str) -> list[int]:
-        self.wait(Finished, lambda event: event.request_id == request_id)
-        return [
-            int(word)
-            for event in self.events
-            if isinstance(event, TextDelta) and event.request_id == request_id
-            for word in event.text.split()
-        ]
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("side") / "checkpoint", "llama")
@@ -132,8 +77,8 @@ def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     activate("simulated")
     running: list[Runtime] = []
 
-    def begin(stall_seconds: float = 60.0) -> Runtime:
-        running.append(Runtime(folder, stall_seconds))
+    def begin() -> Runtime:
+        running.append(Runtime(folder))
         return running[-1]
 
     yield begin
@@ -296,77 +241,3 @@ def test_a_lost_device_fails_its_model_and_a_reload_answers_the_same_conversatio
     runtime.loaded("a", "0:0:0")
     runtime.ask("a", "after", conversation="c")
     assert runtime.answer("after") == greedy(plain_model(checkpoint), PROMPT, 12)
-
-
-# -- the device does not answer ---------------------------------------------------------------------
-
-
-def test_a_call_that_hangs_is_said_and_stop_gives_the_model_up(start: Callable[..., Runtime]) -> None:
-    runtime = start(stall_seconds=0.4)
-    runtime.loaded("a", "0:0:0")
-    runtime.loaded("b", "0:1:0")
-    FAULTS.inject(Fault("slow_core", value=3.0, nth=3))
-    before = time.time()
-    runtime.ask("a", "stuck", count=80)
-    runtime.ask("a", "behind")
-    overdue = runtime.wait(CallOverdue)
-    assert (overdue.request_id, overdue.limit) == ("stuck", 0.4)
-    assert before <= overdue.since <= time.time() - 0.3
-    runtime.ask("b", "meanwhile")
-    assert len(runtime.answer("meanwhile")) == 12
-    runtime.host.cancel("stuck")
-    failed = runtime.wait(ModelFailed)
-    assert (failed.model_id, failed.error.code) == ("a", "device.stalled")
-    ended = {event.request_id: event.error.code for event in runtime.events if isinstance(event, Failed)}
-    assert ended == {"stuck": "device.stalled", "behind": "device.stalled"}
-    runtime.ask("a", "now")
-    assert runtime.wait(Failed, lambda e: e.request_id == "now").error.code == "request.model_not_loaded"
-    runtime.events.clear()
-    runtime.loaded("a", "0:0:1")
-    runtime.ask("a", "anew")
-    assert len(runtime.answer("anew")) == 12
-    time.sleep(max(0.0, before + 3.5 - time.time()))
-    runtime.events += runtime.host.take_events()
-    assert not [event for event in runtime.events if getattr(event, "request_id", "") == "stuck"]
-
-
-def test_a_hanging_model_that_was_unloaded_holds_up_the_next_one_no_longer_than_that(
-    start: Callable[..., Runtime],
-) -> None:
-    runtime = start(stall_seconds=0.3)
-    runtime.loaded("a", "0:0:0")
-    FAULTS.inject(Fault("slow_core", value=2.5, nth=2))
-    runtime.ask("a", "stuck")
-    runtime.wait(CallOverdue)
-    runtime.host.submit(UnloadModel("a"))
-    runtime.loaded("b", "0:1:0")
-    assert [event.error.code for event in runtime.events if isinstance(event, Failed)] == ["device.stalled"]
-    runtime.ask("b", "meanwhile")
-    assert len(runtime.answer("meanwhile")) == 12
-
-
-def test_without_stop_it_is_given_up_after_twice_the_limit(start: Callable[..., Runtime]) -> None:
-    runtime = start(stall_seconds=0.3)
-    runtime.loaded("a", "0:0:0")
-    FAULTS.inject(Fault("slow_core", value=2.0, nth=2))
-    runtime.ask("a", "stuck")
-    assert runtime.wait(Failed).error.summary.startswith("The device has not answered the model a for ")
-    assert [type(e) for e in runtime.events if isinstance(e, CallOverdue | Failed)] == [CallOverdue, Failed]
-
-
-def test_a_late_answer_is_an_answer_all_the_same(start: Callable[..., Runtime]) -> None:
-    runtime = start(stall_seconds=0.5)
-    runtime.loaded("a", "0:0:0")
-    FAULTS.inject(Fault("slow_core", value=0.7, nth=2))
-    runtime.ask("a", "slow")
-    assert len(runtime.answer("slow")) == 12
-    assert len([event for event in runtime.events if isinstance(event, CallOverdue)]) == 1
-
-
-def test_the_boards_own_time_out_fails_the_request_and_the_model(start: Callable[..., Runtime]) -> None:
-    runtime = start()
-    runtime.loaded("a", "0:0:0")
-    FAULTS.inject(Fault("stall", value=0.1, nth=2))
-    runtime.ask("a", "stuck")
-    assert runtime.wait(Failed).error.code == "device.stalled"
-    assert runtime.wait(ModelFailed).error.code == "device.stalled"

@@ -1,0 +1,88 @@
+"""Building a model: one at a time, nothing of a failed one left, and no waiting for one that hangs.
+
+transformers changes defaults of the whole process while it builds (the data type of new tensors, how weights
+are initialised), so only one thread has the turn. When it hangs in the device, its turn is taken away.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_LOOK_AGAIN = 0.5
+"""Seconds between two signs of life of a load that waits for another one."""
+
+
+class Turn:
+    """Whose turn it is. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._owner: int | None = None
+        self._data_type: Any = None
+
+    def take(self, seconds: float) -> bool:
+        """Have the turn, waiting at most so long for it; False when somebody else still has it."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._owner is None, seconds):
+                return False
+            self._owner = threading.get_ident()
+            self._data_type = sys.modules["torch"].get_default_dtype() if "torch" in sys.modules else None
+            return True
+
+    def give_back(self) -> None:
+        """The calling thread is done; does nothing when its turn was taken away meanwhile."""
+        self._end(threading.get_ident())
+
+    def take_away(self, thread: int) -> None:
+        """That thread does not come back, so what it had changed is undone. Nothing if it is not its turn."""
+        data_type = self._end(thread)
+        if data_type is not None:
+            sys.modules["torch"].set_default_dtype(data_type)
+
+    def _end(self, thread: int) -> Any:
+        with self._changed:
+            if self._owner != thread:
+                return None
+            self._owner, data_type = None, self._data_type
+            self._changed.notify_all()
+            return data_type
+
+
+TURN = Turn()
+
+
+@contextmanager
+def building(progress: Callable[[str, float | None], None]) -> Iterator[None]:
+    """The block builds a model: alone, and with nothing of it left on the device when it fails."""
+    if not TURN.take(0):
+        progress("Waiting for another model to be loaded", None)
+        while not TURN.take(_LOOK_AGAIN):
+            progress("Waiting for another model to be loaded", None)
+    try:
+        yield
+    except Exception as error:
+        _drop_what_was_built(error)
+        raise
+    finally:
+        TURN.give_back()
+
+
+def _drop_what_was_built(error: BaseException) -> None:
+    """Let go of the half-built model: the frames the error came through hold it, and its parts each other.
+
+    The vendor disposes of the submodel that failed, not of those before it; a compiled model that nobody
+    holds any more leaves the device.
+    """
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+    gc.collect()
