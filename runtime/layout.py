@@ -1,4 +1,4 @@
-"""Device layout: what somebody asks for, what it means on a board, and what took effect.
+"""Device layout: what somebody asks for, and what it means on a board.
 
 The grammar and rules are the vendor's (`mblt_npu`), asked directly, plus the gaps it leaves open: aliases of
 native enum values ("0:0:4" would become core 3), numbers of boards that do not exist, and values it drops or
@@ -8,17 +8,17 @@ rounds without a word.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from runtime import layout_rules
 from runtime.errors import LayoutError
+from runtime.layout_parts import part_named
+from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
 
 CoreMode = Literal["auto", "single", "multi", "global4", "global8"]
 KwargValue: TypeAlias = "str | int | list[int] | list[str]"
 
-CLUSTERS = 2
-CORES_PER_CLUSTER = 4
 _BATCH_MODES = ("auto", "single")
 _LONGEST_INDEX = 9
 
@@ -35,6 +35,17 @@ class LayoutRequest:
     dev_no: tuple[int, ...] = (0,)
     max_batch_size: int | None = None
     """None takes the artifact's own."""
+    parts: tuple[PartLayout, ...] = ()
+    """Parts that are placed by themselves; every other part follows the values above."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartLayout:
+    """What the user asked for one part of a model, such as "encoder"."""
+
+    part: str
+    layout: LayoutRequest
+    """Has no parts and no batch size of its own: conversations are counted for the whole model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,18 @@ class NormalisedLayout:
     """Nothing was asked for, so the model's own layout stays as it is."""
     notes: tuple[str, ...] = ()
     """What differs from the request, in words."""
+    parts: tuple[tuple[str, NormalisedLayout], ...] = ()
+    """Each part that is placed by itself, with its own layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectivePart:
+    """What one part of a loaded model really runs on."""
+
+    part: str
+    core_mode: str
+    cores: tuple[str, ...]
+    clusters: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +89,11 @@ class EffectiveLayout:
     clusters: tuple[str, ...]
     dev_no: tuple[int, ...]
     models: int
-    """Compiled models launched side by side (N)."""
+    """Compiled models launched side by side (N); of several parts, the most that one has."""
     slots_per_model: int
     """KV slots of each (K)."""
+    parts: tuple[EffectivePart, ...] = ()
+    """Each part of a model that has several; the values above take them together."""
 
 
 # -- request to kwargs ---------------------------------------------------------------------------
@@ -77,8 +102,27 @@ class EffectiveLayout:
 def validate(request: LayoutRequest, board: str, devices: int) -> NormalisedLayout:
     """Check a request against the vendor's rules and a computer with `devices` such boards.
 
-    Raises LayoutError with the setting's key. `runtime.devices.activate` must have run before.
+    Raises LayoutError with the setting's key. `runtime.devices.activate` must have run before. Whether a
+    model has the parts that are named is known to `runtime.layout_check`.
     """
+    whole = _validate_one(request, board, devices)
+    if not request.parts:
+        return whole
+    parts: dict[str, NormalisedLayout] = {}
+    for part in request.parts:
+        if part.part in parts:
+            raise layout_rules.twice(part_named(part.part).title)
+        batch = request.max_batch_size if part_named(part.part).conversations else None
+        try:
+            own = _validate_one(replace(part.layout, max_batch_size=batch), board, devices)
+        except LayoutError as error:
+            raise layout_rules.in_part(part_named(part.part).title, error) from error
+        parts[part.part] = own
+    notes = [f"{part_named(name).title}: {note}" for name, own in parts.items() for note in own.notes]
+    return replace(whole, parts=tuple(parts.items()), notes=(*whole.notes, *notes, *_shared_cores(parts)))
+
+
+def _validate_one(request: LayoutRequest, board: str, devices: int) -> NormalisedLayout:
     from runtime.devices import vendor_backend
 
     _check_numbers(request, devices)
@@ -106,9 +150,29 @@ def validate(request: LayoutRequest, board: str, devices: int) -> NormalisedLayo
         clusters=tuple(canonical.get("target_clusters", ())),
         dev_no=dev_no,
         max_batch_size=request.max_batch_size,
-        model_decides=_model_decides(request),
+        model_decides=model_decides(request),
         notes=notes_on(request, board),
     )
+
+
+def _shared_cores(parts: dict[str, NormalisedLayout]) -> list[str]:
+    """A note for each two parts with cores in common; the vendor allows it, and they take turns there."""
+    notes = []
+    names = [name for name, layout in parts.items() if layout.core_mode != "auto"]
+    for place, one in enumerate(names):
+        for other in names[place + 1 :]:
+            common = tuple(sorted(cores_of(parts[one]) & cores_of(parts[other])))
+            if common:
+                where = layout_rules.say_cores(common)
+                both = f"{part_named(one).title} and {part_named(other).title.lower()}"
+                notes.append(f"{both} share {where}, where they take turns.")
+    return notes
+
+
+def cores_of(layout: NormalisedLayout) -> frozenset[str]:
+    """Every core, as `d:c:k`, that the layout may use; of a mode that takes clusters, all of theirs."""
+    whole = (f"{cluster}:{core}" for cluster in layout.clusters for core in range(CORES_PER_CLUSTER))
+    return frozenset((*layout.cores, *whole))
 
 
 def from_pretrained_kwargs(
@@ -117,8 +181,20 @@ def from_pretrained_kwargs(
     """The layout as keyword arguments of `from_pretrained`.
 
     `prefixes` name the submodels of a family: ("encoder_", "decoder_") for Whisper, ("vision_", "text_") for
-    image models. What was not asked for is left out, so that the model's own values stay.
+    image models. Each takes the layout of its part, else the one for all. What was not asked for is left out,
+    so that the model's own values stay.
     """
+    parts = dict(layout.parts)
+    kwargs: dict[str, KwargValue] = {}
+    for prefix in prefixes:
+        own = _kwargs(parts.get(prefix.removesuffix("_"), layout))
+        if layout.max_batch_size is not None:
+            own["max_batch_size"] = layout.max_batch_size
+        kwargs.update((prefix + key, value) for key, value in own.items())
+    return kwargs
+
+
+def _kwargs(layout: NormalisedLayout) -> dict[str, KwargValue]:
     own: dict[str, KwargValue] = {"target_device": layout.board}
     if not layout.model_decides:
         own["core_mode"] = layout.core_mode
@@ -127,12 +203,11 @@ def from_pretrained_kwargs(
             own["target_cores"] = list(layout.cores)
         else:
             own["target_clusters"] = list(layout.clusters)
-    if layout.max_batch_size is not None:
-        own["max_batch_size"] = layout.max_batch_size
-    return {prefix + key: value for prefix in prefixes for key, value in own.items()}
+    return own
 
 
-def _model_decides(request: LayoutRequest) -> bool:
+def model_decides(request: LayoutRequest) -> bool:
+    """Whether nothing is asked for, so that the model's own layout stays."""
     return (
         request.core_mode == "auto"
         and not request.target_cores
@@ -228,99 +303,3 @@ def _by_cluster(cores: Iterable[str]) -> dict[str, set[str]]:
         cluster, _, index = _plain(core).rpartition(":")
         found.setdefault(cluster, set()).add(index)
     return found
-
-
-# -- what took effect ----------------------------------------------------------------------------
-
-
-def effective_from_model(model: Any) -> EffectiveLayout | None:
-    """Read the layout from a loaded model's compiled models; None when it has none.
-
-    `model` is a torch module; submodels (encoder and decoder, vision and text) are taken together: their
-    modes are joined, their cores united, their compiled models added up.
-    """
-    backends: dict[int, Any] = {}
-    for module in model.modules():
-        backend = getattr(module, "npu_backend", None)
-        if getattr(backend, "mxq_models", None):
-            backends[id(backend)] = backend
-    if not backends:
-        return None
-    modes: dict[str, None] = {}
-    cores: set[str] = set()
-    clusters: set[str] = set()
-    for backend in backends.values():
-        for compiled, device in zip(backend.mxq_models, backend.model_dev_no, strict=True):
-            mode = compiled.get_core_mode().name.lower()
-            modes[mode] = None
-            used = [
-                f"{device}:{_index(core.cluster)}:{_index(core.core)}" for core in compiled.get_target_cores()
-            ]
-            cores.update(used)
-            clusters.update(core.rpartition(":")[0] for core in used)
-        if not cores:
-            clusters.update(backend.to_dict().get("target_clusters", ()))
-    all_backends = list(backends.values())
-    return EffectiveLayout(
-        board=all_backends[0].target_device,
-        core_mode=" + ".join(modes),
-        cores=tuple(sorted(cores)),
-        clusters=tuple(sorted(clusters)),
-        dev_no=tuple(sorted({int(number) for backend in all_backends for number in backend.model_dev_no})),
-        models=sum(len(backend.mxq_models) for backend in all_backends),
-        slots_per_model=max(int(backend.k_per_model) for backend in all_backends),
-    )
-
-
-def _index(member: Any) -> int:
-    """0 for Cluster0 or Core0, and so on; the native values are something else."""
-    return int(member.name[-1])
-
-
-# -- in words ------------------------------------------------------------------------------------
-
-
-def say_request(request: LayoutRequest) -> str:
-    """What was asked for, e.g. "global4 on cluster 0:0"."""
-    cores, clusters = request.target_cores, request.target_clusters
-    if cores and (request.core_mode == "single" or not clusters):
-        return f"{request.core_mode} on {_say_cores(cores)}"
-    if clusters:
-        return f"{request.core_mode} on {_say_clusters(clusters)}"
-    if _model_decides(request):
-        return "auto, as the model says"
-    devices = ", ".join(str(number) for number in request.dev_no)
-    return f"{request.core_mode} on the whole device {devices}"
-
-
-def say_effective(layout: EffectiveLayout) -> str:
-    """What took effect, e.g. "single on cores 0:0:0, 0:0:1, room for 8 conversations in 2 copies"."""
-    where = "cores that the NPU software picks"
-    if "single" in layout.core_mode and layout.cores:
-        where = _say_cores(layout.cores)
-    elif layout.clusters:
-        where = _say_clusters(layout.clusters)
-    room = layout.models * layout.slots_per_model
-    conversations = "1 conversation" if room == 1 else f"{room} conversations"
-    copies = "" if layout.models == 1 else f" in {layout.models} copies"
-    return f"{layout.core_mode} on {where}, room for {conversations}{copies}"
-
-
-def say_outcome(request: LayoutRequest, layout: EffectiveLayout) -> str:
-    """Requested → effective, in one line."""
-    return f"{say_request(request)} → {say_effective(layout)}"
-
-
-def _say_cores(cores: tuple[str, ...]) -> str:
-    return _say_items("core", cores, CLUSTERS * CORES_PER_CLUSTER)
-
-
-def _say_clusters(clusters: tuple[str, ...]) -> str:
-    return _say_items("cluster", clusters, CLUSTERS)
-
-
-def _say_items(noun: str, items: tuple[str, ...], per_device: int) -> str:
-    devices = sorted({item.split(":")[0] for item in items})
-    if len(items) == per_device * len(devices):
-        return f"all {noun}s of device {', '.join(devices)}"
-    return f"{noun}{'' if len(items) == 1 else 's'} {', '.join(items)}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from runtime.errors import LayoutError
 
+CLUSTERS = 2
+CORES_PER_CLUSTER = 4
 UNHARMED = "Nothing was changed."
 CORE_FORM = "A core is written device:cluster:core with cluster 0 or 1 and core 0 to 3, such as 0:0:1."
 CLUSTER_FORM = "A cluster is written device:cluster with cluster 0 or 1, such as 0:1."
@@ -50,6 +52,44 @@ def bad_item(field: str, item: object) -> LayoutError:
     return LayoutError(
         _KEYS[field], f"“{item}” is not one of the {_NOUNS[field]}.", remedy=_FORMS[field], unharmed=UNHARMED
     )
+
+
+def in_part(title: str, error: LayoutError) -> LayoutError:
+    """The same refusal, about one part of the model."""
+    return LayoutError(
+        "layout.parts",
+        f"{title}: {error.summary}",
+        remedy=error.remedy,
+        unharmed=error.unharmed,
+        detail=error.detail,
+    )
+
+
+def twice(title: str) -> LayoutError:
+    """Two layouts for one part."""
+    return LayoutError(
+        "layout.parts",
+        f"{title}: a layout is given twice.",
+        remedy="Give one layout for each part.",
+        unharmed=UNHARMED,
+    )
+
+
+def say_cores(cores: tuple[str, ...]) -> str:
+    """E.g. "cores 0:0:0, 0:0:1", or "all cores of device 0"."""
+    return _say_items("core", cores, CLUSTERS * CORES_PER_CLUSTER)
+
+
+def say_clusters(clusters: tuple[str, ...]) -> str:
+    """E.g. "cluster 0:0", or "all clusters of device 0"."""
+    return _say_items("cluster", clusters, CLUSTERS)
+
+
+def _say_items(noun: str, items: tuple[str, ...], per_device: int) -> str:
+    devices = sorted({item.split(":")[0] for item in items})
+    if len(items) == per_device * len(devices):
+        return f"all {noun}s of device {', '.join(devices)}"
+    return f"{noun}{'' if len(items) == 1 else 's'} {', '.join(items)}"
 
 
 def _mixed(found: re.Match[str]) -> tuple[str, str, str]:

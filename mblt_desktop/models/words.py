@@ -74,7 +74,7 @@ def job_facts(progress: JobProgress) -> str:
 
 def loaded_words(info: ModelInfo) -> str:
     """Where a loaded model runs: device and layout in words."""
-    from runtime.layout import say_effective
+    from runtime.layout_outcome import say_effective
 
     layout = f"  ·  {say_effective(info.layout)}" if info.layout is not None else ""
     return f"Loaded on {info.device}{layout}"

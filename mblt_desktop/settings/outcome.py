@@ -9,7 +9,8 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.widgets import Label, PrimaryButton
 from runtime.errors import ErrorInfo
-from runtime.layout import LayoutRequest, NormalisedLayout, say_effective, say_request
+from runtime.layout import LayoutRequest, NormalisedLayout
+from runtime.layout_outcome import say_effective, say_request
 from runtime.messages import LoadModel
 from runtime.settings import layout_request
 

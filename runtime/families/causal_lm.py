@@ -16,7 +16,8 @@ from runtime.families.faults import device_faults, from_template
 from runtime.families.opening import Opening
 from runtime.families.prefill_chunk import resolve_chunk
 from runtime.families.user_text import as_data, control_tokens
-from runtime.layout import LayoutRequest, effective_from_model, from_pretrained_kwargs
+from runtime.layout import LayoutRequest, from_pretrained_kwargs
+from runtime.layout_outcome import effective_from_model
 from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
 from runtime.model_folder import read_object
 from runtime.settings import SETTINGS

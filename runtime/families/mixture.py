@@ -6,7 +6,7 @@ run one sequence at a time, in single mode, within the context that the vendor s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,10 +18,12 @@ from runtime.families.causal_lm import CausalLm, eos_ids, model_info
 from runtime.families.opening import Opening
 from runtime.layout import (
     EffectiveLayout,
+    EffectivePart,
     LayoutRequest,
     NormalisedLayout,
     from_pretrained_kwargs,
 )
+from runtime.layout_outcome import in_order
 
 LONGEST_CONTEXT = 4096
 _UNHARMED = "Nothing was loaded; other models and your conversations are unharmed."
@@ -73,6 +75,16 @@ def role_kwargs(layout: NormalisedLayout) -> dict[str, Any]:
     The experts get every core asked for; the layers and the head, which run one after the other, the first
     one. Raises LayoutError for what a mixture cannot do.
     """
+    _refuse_what_it_cannot(layout)
+    layout = replace(layout, max_batch_size=None)
+    first = layout if layout.model_decides else _on_first_core(layout)
+    return {
+        **from_pretrained_kwargs(first, ("shared_", "lm_head_")),
+        **from_pretrained_kwargs(layout, ("expert_",)),
+    }
+
+
+def _refuse_what_it_cannot(layout: NormalisedLayout) -> None:
     if (layout.max_batch_size or 1) > 1:
         raise LayoutError(
             "layout.max_batch_size",
@@ -80,35 +92,48 @@ def role_kwargs(layout: NormalisedLayout) -> dict[str, Any]:
             remedy="Leave the number of parallel conversations to the model, or set it to 1.",
             unharmed=_UNHARMED,
         )
-    layout = replace(layout, max_batch_size=None)
-    if layout.model_decides:
-        return dict(from_pretrained_kwargs(layout, ("shared_", "expert_", "lm_head_")))
-    if layout.core_mode != "single":
+    for one in (layout, *(own for _part, own in layout.parts)):
+        if one.core_mode != "single" and not one.model_decides:
+            raise LayoutError(
+                "layout.core_mode" if one is layout else "layout.parts",
+                f"A mixture of experts runs in single mode only, not in {one.core_mode}.",
+                remedy="Choose the single mode, or leave the layout to the model.",
+                unharmed=_UNHARMED,
+            )
+    head = dict(layout.parts).get("lm_head")
+    if head is not None and len({core.split(":")[0] for core in head.cores}) > 1:
         raise LayoutError(
-            "layout.core_mode",
-            f"A mixture of experts runs in single mode only, not in {layout.core_mode}.",
-            remedy="Choose the single mode, or leave the layout to the model.",
+            "layout.parts",
+            "The head of a mixture of experts runs on one board only.",
+            remedy="Choose cores of one board for it.",
             unharmed=_UNHARMED,
         )
-    first = layout.cores[0]
-    one = replace(layout, cores=(first,), dev_no=(int(first.split(":")[0]),))
-    return {
-        **from_pretrained_kwargs(one, ("shared_", "lm_head_")),
-        **from_pretrained_kwargs(layout, ("expert_",)),
-    }
+
+
+def _on_first_core(layout: NormalisedLayout) -> NormalisedLayout:
+    core = layout.cores[0]
+    return replace(layout, cores=(core,), dev_no=(int(core.split(":")[0]),))
 
 
 def effective_layout(backend: Any) -> EffectiveLayout:
-    """Where the networks of a loaded mixture run, taken together."""
+    """Where the networks of a loaded mixture run, taken together and by part."""
     cores: set[str] = set()
-    for role in backend.role_backends.values():
-        cores.update(role.to_dict().get("target_cores", ()))
+    parts = []
+    for name, role in backend.role_backends.items():
+        own = tuple(role.to_dict().get("target_cores", ()))
+        cores.update(own)
+        parts.append(EffectivePart(name, role.core_mode, own, _clusters(own)))
     return EffectiveLayout(
         board=backend.target_device,
         core_mode=backend.core_mode,
         cores=tuple(sorted(cores)),
-        clusters=tuple(sorted({core.rpartition(":")[0] for core in cores})),
+        clusters=_clusters(cores),
         dev_no=tuple(sorted({int(core.split(":")[0]) for core in cores})),
         models=1,
         slots_per_model=1,
+        parts=in_order(parts),
     )
+
+
+def _clusters(cores: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({core.rpartition(":")[0] for core in cores}))

@@ -11,7 +11,8 @@ from runtime.devices import ActiveDevice, activate, vendor_stack
 from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.faults import device_faults
-from runtime.layout import LayoutRequest, NormalisedLayout, from_pretrained_kwargs, validate
+from runtime.layout import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
+from runtime.layout_check import validate_for
 from runtime.model_folder import loading
 from runtime.simulator.artifact import refuse_simulated
 
@@ -31,7 +32,7 @@ class Opening:
         vendor_stack()
         require_artifact(folder, self.active)
         progress("Checking the layout", 0.4)
-        self.layout: NormalisedLayout = validate(layout, self.active.board, self.active.devices)
+        self.layout: NormalisedLayout = validate_for(folder, layout, self.active.board, self.active.devices)
 
     @property
     def seconds(self) -> float:

@@ -6,7 +6,7 @@ no times: each window becomes one line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from runtime.config import DeviceChoice
 from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
-from runtime.layout import effective_from_model, from_pretrained_kwargs
+from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
-from runtime.speech.engine import LanguageGuess, Progress, Task, model_title
-from runtime.speech.npu_whisper import stop_when
+from runtime.speech.engine import LanguageGuess, Progress, Task
+from runtime.speech.on_npu import speech_info, stop_when
 from runtime.tracing.recorder import RECORDER
 
 _WINDOW_SECONDS = 10
@@ -42,8 +42,9 @@ class NpuLfm2Audio:
         extractor = processor.feature_extractor
         self._whole = int(extractor.hop_length) * int(processor.subsampling_factor)
 
-    def guess_language(self, window: Window) -> LanguageGuess:
+    def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
         """The one it knows."""
+        del window, cancelled
         return LanguageGuess(self.languages[0], 1.0)
 
     def transcribe(self, window: Window, task: Task) -> Iterator[Segment]:
@@ -88,18 +89,5 @@ def load_npu_lfm2_audio(command: LoadSpeech, device: DeviceChoice, progress: Pro
 
     (processor,) = opening.read("its processor or tokenizer files", AutoProcessor)
     model = opening.load(AutoModelForSpeechSeq2Seq, from_pretrained_kwargs(opening.layout, _ROLES))
-    info = ModelInfo(
-        model_id=command.model_id,
-        title=model_title(folder),
-        kind="speech",
-        family="lfm2_audio",
-        folder=str(folder),
-        device=opening.active.title,
-        simulated=opening.active.simulated,
-        layout=effective_from_model(model),
-        context_length=_WINDOW_SECONDS,
-        prefill_chunk=0,
-        load_seconds=opening.seconds,
-        languages=("en",),
-    )
+    info = speech_info(command, opening, model, "lfm2_audio", _WINDOW_SECONDS, ("en",))
     return NpuLfm2Audio(model, processor, info)

@@ -19,11 +19,12 @@ from runtime.errors import ModelIncompleteError
 from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
-from runtime.layout import effective_from_model, from_pretrained_kwargs
+from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object
-from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task, model_title
+from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task
 from runtime.speech.guards import clamp
+from runtime.speech.on_npu import speech_info, stop_when
 from runtime.speech.timestamps import split_segments
 from runtime.tracing.recorder import RECORDER
 
@@ -50,9 +51,11 @@ class NpuWhisper:
         self._first_special = int(model.generation_config.eos_token_id)
         self._first_timestamp = int(model.generation_config.no_timestamps_token_id) + 1
 
-    def guess_language(self, window: Window) -> LanguageGuess:
-        """Which language is spoken."""
+    def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
+        """Which language is spoken; one encode and one token, which cannot be cancelled."""
         import torch
+
+        del cancelled
 
         start = torch.tensor([[self._model.generation_config.decoder_start_token_id]])
         with torch.inference_mode(), device_faults(self.info.title):
@@ -118,23 +121,6 @@ def _language_ids(model: Any) -> dict[str, int]:
     return {token[2:-2]: number for token, number in generation.lang_to_id.items()}
 
 
-def stop_when(cancelled: Callable[[], bool]) -> Any:
-    """The stopping criteria with which a generation ends once `cancelled` says so."""
-    from transformers import StoppingCriteria, StoppingCriteriaList
-
-    class Stop(StoppingCriteria):  # type: ignore[misc]  # the base has no types
-        """Looked at after every token: the only place where a generation can be ended."""
-
-        def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-            """Whether each row is to end."""
-            import torch
-
-            del scores, kwargs
-            return torch.full((input_ids.shape[0],), cancelled(), dtype=torch.bool)
-
-    return StoppingCriteriaList([Stop()])
-
-
 def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progress) -> NpuWhisper:
     """Load the artifact. Raises ModelError, LayoutError or DeviceError with all the words."""
     folder = Path(command.folder)
@@ -146,20 +132,8 @@ def load_npu_whisper(command: LoadSpeech, device: DeviceChoice, progress: Progre
     tokenizer, features = opening.read(what, AutoTokenizer, WhisperFeatureExtractor)
     kwargs = from_pretrained_kwargs(opening.layout, ("encoder_", "decoder_"))
     model = opening.load(AutoModelForSpeechSeq2Seq, kwargs)
-    info = ModelInfo(
-        model_id=command.model_id,
-        title=model_title(folder),
-        kind="speech",
-        family="whisper",
-        folder=str(folder),
-        device=opening.active.title,
-        simulated=opening.active.simulated,
-        layout=effective_from_model(model),
-        context_length=_WINDOW_SECONDS,
-        prefill_chunk=0,
-        load_seconds=opening.seconds,
-        languages=tuple(_language_ids(model)) or ("en",),
-    )
+    known = tuple(_language_ids(model)) or ("en",)
+    info = speech_info(command, opening, model, "whisper", _WINDOW_SECONDS, known)
     return NpuWhisper(model, features, tokenizer, info)
 
 

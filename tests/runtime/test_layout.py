@@ -13,13 +13,10 @@ from runtime.layout import (
     EffectiveLayout,
     LayoutRequest,
     NormalisedLayout,
-    effective_from_model,
     from_pretrained_kwargs,
-    say_effective,
-    say_outcome,
-    say_request,
     validate,
 )
+from runtime.layout_outcome import effective_from_model, say_effective, say_outcome, say_request
 
 ARIES = "aries-rb"
 REGULUS = "regulus-ra"

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from runtime.images import load_for_model
+from runtime.layout import LayoutRequest, PartLayout
 from runtime.messages import ImagePart, TextPart, Turn
 from runtime.simulator.build import build_artifact
+from tests.runtime.conftest import Networks
 from tests.runtime.families.test_image_text import TOKENS, Session, open_session
 from tests.simulator.checkpoints import unsettle
 from tests.simulator.pictures import noise
@@ -142,3 +144,15 @@ def test_text_alone_and_another_picture_in_the_same_place(
         answers.append(session.ask(asked("What?", path), conversation="same").text)
         assert answers[-1] == expected(checkpoint, asked("What?", path))
     assert answers[0] != answers[1]
+
+
+def test_the_two_networks_run_where_each_is_put(
+    session: Session, checkpoint: Path, networks: Networks
+) -> None:
+    parts = tuple(
+        PartLayout(part, LayoutRequest("single", (core,)))
+        for part, core in (("vision", "0:0:3"), ("text", "0:1:2"))
+    )
+    other = open_session(checkpoint.parent / "artifact", LayoutRequest(parts=parts))
+    assert networks() == {"vision": ("Single", ["0:3"]), "text": ("Single", ["1:2"])}
+    other.engine.close()

@@ -10,10 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from runtime.layout import LayoutRequest
+from runtime.layout import LayoutRequest, PartLayout
 from runtime.messages import Failed, Finished, Generate, ImagePart, TextDelta, TextPart, Turn
 from runtime.sampling_params import SamplingRequest
 from runtime.simulator.build import build_artifact
+from tests.runtime.conftest import Networks
 from tests.runtime.families.talk import WORDS, Talk, save_tokenizer
 from tests.simulator.checkpoints import unsettle
 from tests.simulator.pictures import noise
@@ -108,3 +109,13 @@ def test_one_picture_no_more_and_no_fewer(talk: Talk, tmp_path: Path) -> None:
         assert isinstance(failed, Failed)
         assert f"one picture at a time; this question has {count}" in failed.error.summary
     assert words(described(talk, "again", path))
+
+
+def test_the_two_networks_run_where_each_is_put(checkpoint: Path, talk: Talk, networks: Networks) -> None:
+    parts = tuple(
+        PartLayout(part, LayoutRequest("single", (core,)))
+        for part, core in (("vision", "0:0:3"), ("text", "0:1:2"))
+    )
+    other = Talk(checkpoint.parent / "artifact", LayoutRequest(parts=parts))
+    assert networks() == {"vision": ("Single", ["0:3"]), "text": ("Single", ["1:2"])}
+    other.engine.close()

@@ -10,9 +10,12 @@ import pytest
 
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
-from runtime.messages import Cancelled, Event, ModelLoaded, SegmentReady, Transcribed
+from runtime.layout import LayoutRequest, PartLayout
+from runtime.messages import Cancelled, Event, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
 from runtime.simulator.build import build_artifact
+from runtime.speech.npu_lfm2_audio import load_npu_lfm2_audio
 from tests.runtime.audio.media import SAMPLE, clip
+from tests.runtime.conftest import Networks
 from tests.runtime.speech.conftest import SpeechLane
 from tests.simulator.lfm2_audio import MELS, SOUND, Reference, make_reference, write_checkpoint
 
@@ -100,3 +103,12 @@ def test_cancel_ends_it_between_tokens(lane: SpeechLane, folder: Path) -> None:
     lane.watch = cancel_at_first_words
     lane.transcribe("a", SAMPLE)
     assert isinstance(lane.final("a"), Cancelled)
+
+
+def test_the_three_networks_run_where_each_is_put(folder: Path, networks: Networks) -> None:
+    cores = {"encoder": "0:0:3", "backbone": "0:1:2", "depthformer": "0:1:0"}
+    parts = tuple(PartLayout(part, LayoutRequest("single", (core,))) for part, core in cores.items())
+    command = LoadSpeech("a", str(folder), LayoutRequest(parts=parts))
+    engine = load_npu_lfm2_audio(command, "simulated", lambda _stage, _fraction: None)
+    assert networks() == {part: ("Single", [core[2:]]) for part, core in cores.items()}
+    engine.close()
