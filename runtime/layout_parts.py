@@ -25,7 +25,7 @@ PARTS: dict[str, tuple[Part, ...]] = {
     "whisper": _HEARING,
     "qwen3_asr": _HEARING,
     "qwen3_asr": (_ENCODER, Part("decoder", "Decoder")),
-    "lfm2_audio": (_ENCODER, Part("backbone", "Backbone"), Part("depthformer", "Depthformer")),
+    "lfm2_audio": (_ENCODER, Part("decoder", "Decoder"), Part("depthformer", "Depthformer")),
     "qwen2_vl": _SEEING,
     "qwen3_vl": _SEEING,
     "aya_vision": _SEEING,

@@ -106,7 +106,7 @@ def test_cancel_ends_it_between_tokens(lane: SpeechLane, folder: Path) -> None:
 
 
 def test_the_three_networks_run_where_each_is_put(folder: Path, networks: Networks) -> None:
-    cores = {"encoder": "0:0:3", "backbone": "0:1:2", "depthformer": "0:1:0"}
+    cores = {"encoder": "0:0:3", "decoder": "0:1:2", "depthformer": "0:1:0"}
     parts = tuple(PartLayout(part, LayoutRequest("single", (core,))) for part, core in cores.items())
     command = LoadSpeech("a", str(folder), LayoutRequest(parts=parts))
     engine = load_npu_lfm2_audio(command, "simulated", lambda _stage, _fraction: None)
