@@ -25,6 +25,10 @@ class KvOptions:
     """How much a new measurement counts against the former ones, 0..1."""
     calibrate: bool = False
     """Measure both on purpose after a load, when nothing else is to do."""
+    block: int = 128
+    """Times are kept for powers of two of so many tokens."""
+    calibration_blocks: tuple[int, ...] = (1, 2, 4, 8)
+    """The lengths that are measured, in blocks."""
     keep_on_disk: bool = False
     """Keep KV over a restart, and when it is dropped from memory."""
     disk_mib: int = 8192

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from runtime.families.base import FamilyModel, KvCache
-from runtime.kv_costs import CALIBRATION_RUNS, CostModel, calibration_sizes, settled
+from runtime.kv_costs import CALIBRATION_RUNS, CostModel, settled
 from runtime.messages import TextPart, Turn
 
 
@@ -23,11 +23,14 @@ class Calibration:
         model: FamilyModel,
         costs: CostModel,
         load: Callable[[KvCache], float],
+        sizes: Sequence[int],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """`sizes`: the prompt lengths to measure, in tokens, the shortest first."""
         self._model = model
         self._costs = costs
         self._load = load
+        self._sizes = sizes
         self._clock = clock
         self._cache: KvCache | None = None
         self._work: Iterator[None] | None = self._measure()
@@ -48,12 +51,11 @@ class Calibration:
             self._cache = None
 
     def _measure(self) -> Iterator[None]:
-        sizes = calibration_sizes(self._model.info.context_length)
-        if not sizes:
+        if not self._sizes:
             return
-        turns = [Turn("user", (TextPart("1 " * sizes[-1]),))]
+        turns = [Turn("user", (TextPart("1 " * self._sizes[-1]),))]
         prompt = self._model.tokenise(self._model.render(turns), turns)
-        sizes = tuple(size for size in sizes if size <= len(prompt.token_ids))
+        sizes = [size for size in self._sizes if size <= len(prompt.token_ids)]
         prefill: defaultdict[int, list[float]] = defaultdict(list)
         loads: defaultdict[int, list[float]] = defaultdict(list)
         for _ in range(CALIBRATION_RUNS):

@@ -18,7 +18,7 @@ from runtime.errors import MbltError
 from runtime.families import kv
 from runtime.families.base import FamilyModel, KvCache, Prompt, token_text
 from runtime.kv_calibration import Calibration
-from runtime.kv_costs import CostModel, size_class
+from runtime.kv_costs import CostModel, calibration_sizes, size_class
 from runtime.kv_store import KvRejectedError, KvStore, ModelKey
 from runtime.messages import MissCause, Reuse, Turn
 from runtime.prefix_cache import Entry, PrefixCache, common_prefix
@@ -51,7 +51,7 @@ class KvKeeper:
         self._caches = PrefixCache(
             model.new_cache, options.conversations, options.host_mib * _MIB, self._on_drop
         )
-        self._costs = CostModel(options.load_margin, options.ewma_weight, options.minimum_hit)
+        self._costs = CostModel(options.load_margin, options.ewma_weight, options.minimum_hit, options.block)
         self._store = KvStore(folder)
         self._key: ModelKey | None = None
         self._said: dict[str, Said] = {}
@@ -61,7 +61,10 @@ class KvKeeper:
         """Those of them that the disk has refused to take."""
         self._spent: dict[str, float] = {}
         """Seconds that computing a prompt took so far, of those computed from their first position."""
-        self._calibration = Calibration(model, self._costs, kv.load) if options.calibrate else None
+        self._calibration: Calibration | None = None
+        if options.calibrate:
+            lengths = calibration_sizes(model.info.context_length, options.block, options.calibration_blocks)
+            self._calibration = Calibration(model, self._costs, kv.load, lengths)
 
     def set_options(self, options: KvOptions) -> None:
         """Go on with other settings."""
@@ -154,7 +157,7 @@ class KvKeeper:
             self._spent[conversation_id] = 0.0
         if conversation_id in self._spent:
             self._spent[conversation_id] += seconds
-            if end == len(identity) or end == size_class(end):
+            if end == len(identity) or end == size_class(end, self._costs.block):
                 self._costs.observe_prefill(end, self._spent[conversation_id])
         if end == len(identity):
             self._spent.pop(conversation_id, None)

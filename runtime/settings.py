@@ -205,6 +205,16 @@ _WATCHDOG = (
         "disk needs some minutes; a load can be cancelled at any time.",
         minimum=30, maximum=36_000, step=60, unit="seconds", takes_effect="after a restart",
     ),
+    Setting(
+        "advanced.kv_block", "integer", _KV.block, "Block",
+        "Times are kept by length: one block, two, four, and so on.",
+        minimum=16, maximum=4096, step=16, unit="tokens", takes_effect=_NEXT_LOAD,
+    ),
+    Setting(
+        "advanced.kv_calibration_blocks", "numbers", _KV.calibration_blocks, "Lengths measured",
+        "In blocks. What does not fit into the model's context is left out.",
+        minimum=1, maximum=1024, example="1, 2, 4, 8", takes_effect=_NEXT_LOAD,
+    ),
 )  # fmt: skip
 
 _OTHERS = (
@@ -304,6 +314,8 @@ def engine_options(get: Callable[[str], SettingValue]) -> EngineOptions:
             load_margin=float(cast("float", get("advanced.kv_load_margin"))),
             ewma_weight=float(cast("float", get("advanced.kv_ewma_weight"))),
             calibrate=bool(get("advanced.kv_calibrate")),
+            block=cast("int", get("advanced.kv_block")),
+            calibration_blocks=cast("tuple[int, ...]", get("advanced.kv_calibration_blocks")),
             keep_on_disk=bool(get("storage.keep_kv")),
             disk_mib=cast("int", get("storage.kv_mib")),
         )

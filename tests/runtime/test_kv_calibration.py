@@ -29,7 +29,7 @@ class Timed:
         self.model = ScriptedModel(context_length=600, prefill_chunk=128, on_step=self.chunk)
         self.model.new_cache = self.new_cache  # type: ignore[method-assign]
         self.costs = CostModel()
-        self.calibration = Calibration(self.model, self.costs, self.load, lambda: self.now)
+        self.calibration = Calibration(self.model, self.costs, self.load, (128, 256, 512), lambda: self.now)
 
     def new_cache(self) -> ScriptedCache:
         self.caches.append(ScriptedCache())
@@ -68,7 +68,7 @@ def test_a_stop_frees_the_slot_and_measures_nothing() -> None:
 
 
 def test_a_context_below_one_block_has_nothing_to_measure() -> None:
-    calibration = Calibration(ScriptedModel(context_length=64), CostModel(), lambda _: 0.0)
+    calibration = Calibration(ScriptedModel(context_length=64), CostModel(), lambda _: 0.0, ())
     assert not calibration.step()
 
 

@@ -99,11 +99,28 @@ def test_a_slow_disk_says_nothing_about_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "sizes"),
-    [(4096, (128, 256, 512, 1024)), (1024, (128, 256, 512)), (300, (128, 256)), (96, ())],
+    ("context", "block", "blocks", "sizes"),
+    [
+        (4096, 128, (1, 2, 4, 8), (128, 256, 512, 1024)),
+        (1024, 128, (1, 2, 4, 8), (128, 256, 512)),
+        (300, 128, (1, 2, 4, 8), (128, 256)),
+        (96, 128, (1, 2, 4, 8), ()),
+        (4096, 100, (9, 3, 3), (300, 900)),
+        (4096, 128, (), ()),
+    ],
 )
-def test_only_what_the_context_holds_is_measured(context: int, sizes: tuple[int, ...]) -> None:
-    assert calibration_sizes(context) == sizes
+def test_only_what_the_context_holds_is_measured(
+    context: int, block: int, blocks: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    assert calibration_sizes(context, block, blocks) == sizes
+
+
+def test_times_are_kept_by_blocks_of_the_size_that_is_set() -> None:
+    costs = CostModel(block=100)
+    costs.observe_prefill(100, 1.0)
+    costs.observe_prefill(101, 4.04)
+    assert costs.prefill_seconds(50) == pytest.approx(0.5)
+    assert costs.prefill_seconds(200) == pytest.approx(8.0)
 
 
 def test_the_first_run_does_not_count() -> None:

@@ -206,12 +206,18 @@ def test_the_engine_is_given_what_the_settings_say() -> None:
         return SETTINGS[key].default
 
     assert engine_options(default) == EngineOptions(KvOptions(calibrate=True))
-    values: dict[str, SettingValue] = {"advanced.kv_load_margin": 1, "storage.keep_kv": True}
+    values: dict[str, SettingValue] = {
+        "advanced.kv_load_margin": 1,
+        "advanced.kv_calibration_blocks": (1, 3),
+        "storage.keep_kv": True,
+    }
     asked: set[str] = set()
 
     def get(key: str) -> SettingValue:
         asked.add(key)
         return values.get(key, default(key))
 
-    assert engine_options(get).kv == KvOptions(calibrate=True, load_margin=1.0, keep_on_disk=True)
+    assert engine_options(get).kv == KvOptions(
+        calibrate=True, load_margin=1.0, calibration_blocks=(1, 3), keep_on_disk=True
+    )
     assert asked == ENGINE_KEYS
