@@ -46,7 +46,7 @@ class Setting:
     choices: tuple[Choice, ...] = ()
     """What a choice offers; empty when the list is only known at run time, then any text is taken."""
     pattern: str = ""
-    """What a text must match as a whole; described by `example`."""
+    """What a text, or each of several, must match as a whole; described by `example`."""
     example: str = ""
     unit: str = ""
     unset: str = ""
@@ -179,8 +179,11 @@ class Setting:
             self._refuse(value)
         if self.kind == "numbers":
             return tuple(int(self._number(item, item)) for item in value)
-        if not all(isinstance(item, str) and 0 < len(item) <= _LONGEST_TEXT for item in value):
-            self._refuse(value)
+        for item in value:
+            if not isinstance(item, str) or not 0 < len(item) <= _LONGEST_TEXT:
+                self._refuse(value)
+            if self.pattern and re.fullmatch(self.pattern, item) is None:
+                self._refuse(item)
         return tuple(value)
 
     def _parse_number(self, text: str) -> int | float:

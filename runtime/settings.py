@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import cast
 
 from runtime.config import DeviceChoice, EngineOptions, KvOptions
-from runtime.layout import CoreMode, LayoutRequest
+from runtime.layout import LayoutRequest
+from runtime.layout_settings import PART_PATTERN, layout_request
 from runtime.sampling_params import SamplingRequest
 from runtime.setting_types import Choice, Setting, SettingValue, TakesEffect
 
@@ -152,6 +153,13 @@ _LAYOUT = (
         minimum=1, maximum=256, unset="as many as the model was compiled for",
         cli_option="--max-batch-size", takes_effect=_NEXT_LOAD,
     ),
+    Setting(
+        "layout.parts", "items", (), "Layout of one part",
+        "Places one part of a model by itself, such as the encoder: its name, its core mode, and after an @ "
+        "the cores (single mode) or clusters that it may use. Parts that are not named follow the rest.",
+        pattern=PART_PATTERN, example="encoder=single@0:0:0", split=False, shown=False,
+        cli_option="--part", takes_effect=_NEXT_LOAD,
+    ),
 )  # fmt: skip
 
 _KV = KvOptions()
@@ -291,19 +299,6 @@ def sampling_request(get: Callable[[str], SettingValue]) -> SamplingRequest:
     return SamplingRequest(**values)  # type: ignore[arg-type]  # checked by each Setting
 
 
-def layout_request(get: Callable[[str], SettingValue]) -> LayoutRequest:
-    """The layout that `get` (by setting key) returns, for the runtime; not yet validated against a board."""
-    mode = cast("CoreMode", get("layout.core_mode"))
-    cores = cast("tuple[str, ...]", get("layout.cores"))
-    clusters = cast("tuple[str, ...]", get("layout.clusters"))
-    dev_no = cast("tuple[int, ...] | None", get("layout.dev_no"))
-    batch = cast("int | None", get("layout.max_batch_size"))
-    if dev_no is None:
-        dev_no = _devices_named(cores, 3) if mode == "single" and cores else _devices_named(clusters, 2)
-        dev_no = dev_no or _devices_named(cores, 3) or (0,)
-    return LayoutRequest(mode, cores, clusters, dev_no, batch)
-
-
 def engine_options(get: Callable[[str], SettingValue]) -> EngineOptions:
     """What `get` (by setting key) returns for the engine."""
     return EngineOptions(
@@ -324,14 +319,6 @@ def engine_options(get: Callable[[str], SettingValue]) -> EngineOptions:
 
 ENGINE_KEYS = frozenset(setting.key for setting in _CACHE) | {"storage.keep_kv", "storage.kv_mib"}
 """The settings that `engine_options` reads."""
-
-
-def _devices_named(items: tuple[str, ...], parts: int) -> tuple[int, ...]:
-    """The device numbers that full items ("d:c:k" or "d:c") begin with; empty when any item has none."""
-    split = [item.split(":") for item in items]
-    if not all(len(fields) == parts and fields[0].isascii() and fields[0].isdigit() for fields in split):
-        return ()
-    return tuple(sorted({int(fields[0]) for fields in split}))
 
 
 # -- command line --------------------------------------------------------------------------------
@@ -365,7 +352,8 @@ def sampling_from_args(args: argparse.Namespace) -> SamplingRequest:
 
 def layout_from_args(args: argparse.Namespace) -> LayoutRequest:
     """The layout options given; raises SettingError naming the option, the value and what is allowed."""
-    return layout_request(lambda key: _from_args(args, SETTINGS[key]))
+    model_id = str(getattr(args, "model", None) or "")
+    return layout_request(lambda key: _from_args(args, SETTINGS[key]), model_id)
 
 
 def device_from_args(args: argparse.Namespace) -> DeviceChoice:

@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from mblt_desktop.context import AppContext
 from mblt_desktop.model_jobs import RunningJob
 from runtime.errors import ErrorInfo
+from runtime.layout_settings import layout_request
 from runtime.messages import (
     CatalogRow,
     Event,
@@ -24,7 +25,6 @@ from runtime.messages import (
     ModelUnloaded,
     UnloadModel,
 )
-from runtime.settings import layout_request
 
 LAST_MODEL = "state.chat_model"
 
@@ -118,7 +118,7 @@ class ChatModels(QObject):
         """Load an installed model with the layout of the settings."""
         if self.loading is not None and self.loading.model_id == row.model_id:
             return
-        layout = layout_request(self._context.preferences.get)
+        layout = layout_request(self._context.preferences.get, row.model_id)
         self.loading = ModelLoading(row.model_id, "Starting")
         self._use(row.model_id, row.kind)
         self._context.submit(LoadModel(row.model_id, row.folder, layout))

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QFrame, QProgressBar, QVBoxLayout
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.widgets import Button, Label, PrimaryButton
+from runtime.layout_settings import layout_request
 from runtime.messages import (
     CatalogRow,
     ListModels,
@@ -18,7 +19,6 @@ from runtime.messages import (
     ModelsListed,
     ModelUnloaded,
 )
-from runtime.settings import layout_request
 
 MOST_NAMED = 4
 _WAYS = (
@@ -54,7 +54,7 @@ class ImageModels(QObject):
 
     def load(self, row: CatalogRow) -> None:
         """Load an installed model with the layout of the settings."""
-        layout = layout_request(self._context.preferences.get)
+        layout = layout_request(self._context.preferences.get, row.model_id)
         self._context.submit(LoadModel(row.model_id, row.folder, layout))
         self.loading = ModelLoading(row.model_id, "Starting")
         self.changed.emit()

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.context import AppContext
 from runtime.errors import ErrorInfo
+from runtime.layout_settings import layout_request
 from runtime.messages import (
     CatalogRow,
     ListModels,
@@ -19,7 +20,6 @@ from runtime.messages import (
     ModelsListed,
     ModelUnloaded,
 )
-from runtime.settings import layout_request
 
 State = Literal["unknown", "none", "idle", "loading", "ready", "failed"]
 
@@ -83,7 +83,7 @@ class SpeechModels(QObject):
             return True
         self.state = "loading"
         self.stage = ""
-        layout = layout_request(self._context.preferences.get)
+        layout = layout_request(self._context.preferences.get, row.model_id)
         self._context.submit(LoadSpeech(row.model_id, row.folder, layout))
         self.changed.emit()
         return True

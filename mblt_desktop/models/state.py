@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from mblt_desktop.context import AppContext
 from mblt_desktop.model_jobs import JobKind, RunningJob
 from runtime.errors import ErrorInfo
+from runtime.layout_settings import layout_request
 from runtime.messages import (
     Cancelled,
     CatalogRow,
@@ -31,7 +32,6 @@ from runtime.messages import (
     UnloadModel,
     UnloadSpeech,
 )
-from runtime.settings import layout_request
 
 _LAST_USED = {"chat": "state.chat_model", "image": "state.image_model", "speech": "state.speech_model"}
 
@@ -110,7 +110,7 @@ class ModelsState(QObject):
         """
         self.troubles.pop(row.model_id, None)
         self._context.preferences.set(_LAST_USED[row.kind], row.model_id)
-        layout = layout_request(self._context.preferences.get)
+        layout = layout_request(self._context.preferences.get, row.model_id)
         self.loading[row.model_id] = ModelLoading(row.model_id, "Starting")
         if row.kind == "speech":
             self._context.submit(LoadSpeech(row.model_id, row.folder, layout))

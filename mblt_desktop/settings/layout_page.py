@@ -14,7 +14,7 @@ from mblt_desktop.widgets import Button, Label, Line
 from runtime.devices import ActiveDevice
 from runtime.errors import ErrorInfo
 from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
-from runtime.settings import layout_request
+from runtime.layout_settings import layout_request
 
 _GRAINS: dict[str, Grain] = {
     "auto": "none",

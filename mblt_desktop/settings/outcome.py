@@ -11,8 +11,8 @@ from mblt_desktop.widgets import Label, PrimaryButton
 from runtime.errors import ErrorInfo
 from runtime.layout import LayoutRequest, NormalisedLayout
 from runtime.layout_outcome import say_effective, say_request
+from runtime.layout_settings import layout_request
 from runtime.messages import LoadModel
-from runtime.settings import layout_request
 
 
 class Outcome(QFrame):

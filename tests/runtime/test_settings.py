@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.config import EngineOptions, KvOptions
 from runtime.errors import SettingError
-from runtime.layout import LayoutRequest
+from runtime.layout import LayoutRequest, PartLayout
 from runtime.sampling_params import SamplingRequest
 from runtime.setting_types import SettingValue
 from runtime.settings import (
@@ -68,12 +68,18 @@ def test_all_options_arrive() -> None:
         *("--seed", "9223372036854775807", "--max-tokens", "64", "--stop", "a,b", "--stop", "\n\n"),
         *("--no-penalties", "--device", "simulated", "--core-mode", "single", "--max-batch-size", "4"),
         *("--cores", "0:0:0,0:0:1", "--cores", "0:1:0"),
+        *("--part", "encoder=single@1:0:0,1:0:1", "--part", "decoder=global4"),
     )
     assert sampling_from_args(args) == SamplingRequest(
         temperature=0.7, top_k=-1, top_p=0.9, min_p=0.05, repetition_penalty=1.1, presence_penalty=-0.5,
         frequency_penalty=0.2, seed=2**63 - 1, max_tokens=64, stop=("a,b", "\n\n"), apply_penalties=False,
     )  # fmt: skip
-    assert layout_from_args(args) == LayoutRequest("single", ("0:0:0", "0:0:1", "0:1:0"), (), (0,), 4)
+    parts = (
+        PartLayout("encoder", LayoutRequest("single", ("1:0:0", "1:0:1"), (), (1,))),
+        PartLayout("decoder", LayoutRequest("global4")),
+    )
+    cores = ("0:0:0", "0:0:1", "0:1:0")
+    assert layout_from_args(args) == LayoutRequest("single", cores, (), (0,), 4, parts)
     assert device_from_args(args) == "simulated"
 
 
@@ -124,6 +130,9 @@ def test_length_and_context_policy_are_options_too() -> None:
         (("--dev-no", "0.5"), "layout.dev_no", "whole numbers from 0 to 255"),
         (("--dev-no", "-1"), "layout.dev_no", "“-1”"),
         (("--max-batch-size", "0"), "layout.max_batch_size", "from 1 to 256"),
+        (("--part", "encoder"), "layout.parts", "It takes text such as encoder=single@0:0:0"),
+        (("--part", "encoder=fast"), "layout.parts", "“encoder=fast”"),
+        (("--part", "encoder=single@"), "layout.parts", "“encoder=single@”"),
     ],
 )  # fmt: skip
 def test_an_unknown_value_is_named_with_what_is_allowed(
