@@ -7,7 +7,8 @@ import time
 from runtime.messages import CallOverdue
 
 
-def overdue_words(event: CallOverdue) -> str:
-    """Since when the request has been waiting, and what can be done about it."""
+def overdue_words(event: CallOverdue, button: str = "Stop") -> str:
+    """Since when the request has been waiting, and what can be done about it: `button` ends the waiting."""
     since = time.strftime("%H:%M:%S", time.localtime(event.since))
-    return f"The device has not answered since {since}. Stop gives the model up; it can then be loaded again."
+    words = f"The device has not answered since {since}."
+    return f"{words} {button} gives the model up; it can then be loaded again."

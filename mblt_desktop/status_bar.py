@@ -95,6 +95,8 @@ class StatusBar(QFrame):
 
     @Slot(object)
     def _on_unloaded(self, event: ModelUnloaded) -> None:
+        if event.cancelled:
+            self._show_loading(None)
         self._forget(event.model_id)
 
     @Slot(object)

@@ -104,5 +104,6 @@ class Gate:
             for request_id in self._unanswered:
                 self._post(Failed(request_id, error))
             for model_id in self._models | self._loads:
-                self._post(ModelUnloaded(model_id) if as_wished else ModelFailed(model_id, error))
+                gone = ModelUnloaded(model_id, cancelled=model_id in self._loads)
+                self._post(gone if as_wished else ModelFailed(model_id, error))
             return list(self._unanswered)

@@ -214,7 +214,10 @@ class ChatModels(QObject):
 
     @Slot(object)
     def _on_unloaded(self, event: ModelUnloaded) -> None:
-        if self._ready.pop(event.model_id, None) is not None:
+        cancelled = event.cancelled and self.loading is not None and self.loading.model_id == event.model_id
+        if cancelled:
+            self.loading = None
+        if self._ready.pop(event.model_id, None) is not None or cancelled:
             self.changed.emit()
 
     @Slot(object)

@@ -188,7 +188,7 @@ class FileQueue(QObject):
         item = self.items.get(getattr(event, "request_id", ""))
         if item is None:
             return
-        item.overdue = overdue_words(event) if isinstance(event, CallOverdue) else ""
+        item.overdue = overdue_words(event, "Cancel") if isinstance(event, CallOverdue) else ""
         if isinstance(event, CallOverdue):
             self.changed.emit(item)
         elif isinstance(event, Queued):

@@ -119,10 +119,13 @@ class SpeechModels(QObject):
 
     @Slot(object)
     def _on_unloaded(self, event: ModelUnloaded) -> None:
-        if self.loaded is not None and self.loaded.model_id == event.model_id:
+        gone = self.loaded is not None and self.loaded.model_id == event.model_id
+        cancelled = event.cancelled and self._is_ours(event.model_id)
+        if gone:
             self.loaded = None
-            if self.state == "ready":
-                self.state = "idle"
+        if (gone and self.state == "ready") or (cancelled and self.state == "loading"):
+            self.state = "idle"
+        if gone or cancelled:
             self.changed.emit()
 
     @Slot(object)

@@ -190,7 +190,8 @@ class ModelCard(QFrame):
         elif loading is not None:
             self.progress.set_title(f"Loading: {loading.stage}")
             self.progress.set_progress(loading.fraction)
-            self.progress.cancel.hide()
+            self.progress.cancel.show()
+            self.progress.cancel.set_name(f"Cancel loading {self.row.title}")
 
     @Slot()
     def _draw(self) -> None:

@@ -100,8 +100,12 @@ class ModelsState(QObject):
         self._context.jobs.start(kind, model_id)
 
     def cancel(self, model_id: str) -> None:
-        """Ask the model's job to stop."""
-        self._context.jobs.cancel(model_id)
+        """Ask the model's job, or its load, to stop."""
+        row = next((row for row in self.rows or () if row.model_id == model_id), None)
+        if row is not None and model_id in self.loading and model_id not in self.jobs:
+            self.unload(row)
+        else:
+            self._context.jobs.cancel(model_id)
 
     def load(self, row: CatalogRow) -> None:
         """Load an installed model with the layout of the settings.
@@ -201,6 +205,8 @@ class ModelsState(QObject):
     @Slot(object)
     def _on_unloaded(self, event: ModelUnloaded) -> None:
         self.loaded.pop(event.model_id, None)
+        if event.cancelled:
+            self.loading.pop(event.model_id, None)
         self.model_changed.emit(event.model_id)
 
     @Slot(object)

@@ -54,7 +54,7 @@ class LoadedModel(QObject):
     @Slot(object)
     def _on_unloaded(self, event: ModelUnloaded) -> None:
         """A reload unloads first."""
-        if self._is_ours(event.model_id) and not self.stage:
+        if self._is_ours(event.model_id) and (event.cancelled or not self.stage):
             self._set(self._dispatcher.loaded_model("chat", "image"), None)
 
     @Slot(object)

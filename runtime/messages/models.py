@@ -57,7 +57,7 @@ class LoadModel:
 
 @dataclass(frozen=True, slots=True)
 class UnloadModel:
-    """Give the model's device memory back."""
+    """Give the model's device memory back; while it is being loaded, that is cancelled at once."""
 
     model_id: str
 
@@ -73,7 +73,10 @@ class LoadSpeech:
 
 @dataclass(frozen=True, slots=True)
 class UnloadSpeech:
-    """Give the speech model's memory back, once the files before it are done."""
+    """Give the speech model's memory back, once the files before it are done.
+
+    While it is being loaded, that is cancelled at once.
+    """
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -100,6 +103,8 @@ class ModelUnloaded:
     """The model is gone from the device."""
 
     model_id: str
+    cancelled: bool = False
+    """It was on its way there: this answers the load as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from runtime.messages import (
     ModelLoaded,
     ModelLoading,
     ModelsListed,
+    ModelUnloaded,
     StartRecording,
 )
 
@@ -222,6 +223,10 @@ def test_the_status_bar_names_device_layout_models_and_loading(qtbot, window: Ma
     qtbot.waitUntil(lambda: status.progress.isVisible())
     assert status.loading.text() == "Loading SmolLM2: reading the weights…"
     assert status.progress.value() == 250
+    bridge.host.post(ModelUnloaded("m", cancelled=True))
+    qtbot.waitUntil(lambda: not status.progress.isVisible())
+    bridge.host.post(ModelLoading("m", "Reading the weights", 0.25))
+    qtbot.waitUntil(lambda: status.progress.isVisible())
     layout = EffectiveLayout("aries-rb", "global4", (), ("0:0",), (0,), 1, 1)
     bridge.host.post(
         ModelLoaded(ModelInfo("m", "m", "chat", "llama", "/m", "Simulated ARIES (CPU)", True, layout, 1, 1)),

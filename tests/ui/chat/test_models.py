@@ -96,6 +96,18 @@ def test_a_model_that_cannot_be_loaded_is_said_and_another_can_be_chosen(qtbot, 
     assert empty_pane.header.model.text() == "smollm2 title (not loaded)"
 
 
+def test_a_load_that_was_cancelled_in_the_models_pane_is_not_waited_for(qtbot, empty_pane, host):
+    empty_pane.start()
+    host.post(ModelsListed((row(),)))
+    qtbot.waitUntil(lambda: bool(host.sent(LoadModel)))
+    host.post(ModelLoading("smollm2", "Reading the weights", 0.4))
+    host.post(ModelUnloaded("smollm2", cancelled=True))
+    qtbot.waitUntil(lambda: empty_pane.header.model.text() == "smollm2 title (not loaded)")
+    empty_pane.composer.set_text("Hello")
+    empty_pane.composer.send.click()
+    assert [type(command) for command in host.commands[-2:]] == [LoadModel, Generate]
+
+
 def test_a_sample_is_asked_and_one_can_write_on_at_once(qtbot, pane, host):
     pane.activateWindow()
     other = next(button for button in pane.welcome.findChildren(Button) if "sky" in button.text())

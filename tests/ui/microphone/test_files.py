@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,18 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.microphone import queue as queue_module
 from mblt_desktop.microphone.pane import MicrophonePane
 from mblt_desktop.microphone.queue_view import fact_words, value_words
-from runtime.errors import AudioError, ModelDamagedError
+from runtime.errors import AudioError, ErrorInfo, ModelDamagedError
 from runtime.messages import (
+    CallOverdue,
     Cancelled,
     Failed,
     ListMicrophones,
     LoadSpeech,
     ModelFailed,
     ModelLoaded,
+    ModelLoading,
     ModelsListed,
+    ModelUnloaded,
     Queued,
     Segment,
     SegmentReady,
@@ -264,3 +268,44 @@ def test_a_link_to_elsewhere_is_not_welcomed(pane: MicrophonePane) -> None:
     enter = QDragEnterEvent(QPoint(500, 500), *args)
     QApplication.sendEvent(pane, enter)
     assert not enter.isAccepted()
+
+
+def test_a_device_that_does_not_answer_is_said_with_what_to_do_and_the_file_can_be_tried_again(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, tmp_path: Path
+) -> None:
+    ready.open_files([tmp_path / "talk.wav"])
+    (sent,) = bridge.host.sent(Transcribe)
+    post(ModelLoaded(TINY_LOADED), TranscribeProgress(sent.request_id, 30.0, 600.0))
+    (row,) = ready.queue_view.rows.values()
+    since = time.mktime((2026, 11, 30, 14, 3, 12, 0, 0, -1))
+    post(CallOverdue(sent.request_id, since, 60.0))
+    assert row.facts.text() == (
+        "The device has not answered since 14:03:12. Cancel gives the model up; it can then be loaded again."
+    )
+    post(TranscribeProgress(sent.request_id, 60.0, 600.0))
+    assert "not answered" not in row.facts.text()
+    post(CallOverdue(sent.request_id, since, 60.0))
+    qtbot.mouseClick(row.close_button, Qt.MouseButton.LeftButton)
+    assert bridge.host.cancelled == [sent.request_id]
+    error = ErrorInfo(
+        "device.stalled", "The device has not answered the speech model.", "Load the model again."
+    )
+    post(Failed(sent.request_id, error), ModelFailed(TINY.model_id, error))
+    assert value_words(row.item) == "failed"
+    assert row.facts.text() == "The device has not answered the speech model. Load the model again."
+    loads = len(bridge.host.sent(LoadSpeech))
+    qtbot.mouseClick(row.again, Qt.MouseButton.LeftButton)
+    assert [type(command) for command in bridge.host.commands[-2:]] == [LoadSpeech, Transcribe]
+    assert len(bridge.host.sent(LoadSpeech)) == loads + 1
+
+
+def test_a_load_that_was_cancelled_elsewhere_is_not_waited_for(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post, tmp_path: Path
+) -> None:
+    ready.open_files([tmp_path / "talk.wav"])
+    (sent,) = bridge.host.sent(Transcribe)
+    post(ModelLoading(TINY.model_id, "Reading"))
+    gone = ErrorInfo("request.model_not_loaded", "Loading the model was cancelled.", "Try again.")
+    post(Failed(sent.request_id, gone), ModelUnloaded(TINY.model_id, cancelled=True))
+    ready.open_files([tmp_path / "other.wav"])
+    assert len(bridge.host.sent(LoadSpeech)) == 2

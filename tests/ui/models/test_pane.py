@@ -211,6 +211,23 @@ def test_a_chat_model_is_loaded_and_unloaded(
     assert _buttons(card) == {"Load", "Verify", "Remove"}
 
 
+@pytest.mark.parametrize("kind", ["chat", "speech"])
+def test_a_load_can_be_cancelled(
+    listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, kind: str
+) -> None:
+    row = replace(CHAT, state="installed") if kind == "chat" else SPEECH
+    post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
+    card = listed.cards[row.model_id]
+    _click(qtbot, card.load)
+    post(ModelLoading(row.model_id, "Reading weights", 0.4))
+    assert card.progress.cancel.accessibleName() == f"Cancel loading {row.title}"
+    _click(qtbot, card.progress.cancel)
+    assert bridge.host.commands[-1] == (UnloadModel(row.model_id) if kind == "chat" else UnloadSpeech())
+    post(ModelUnloaded(row.model_id, cancelled=True))
+    assert _buttons(card) == {"Load", "Verify", "Remove"}
+    assert not card.progress.isVisibleTo(card)
+
+
 def test_a_speech_model_is_loaded_for_transcription(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:

@@ -258,6 +258,9 @@ def test_requested_and_effective_stand_side_by_side_and_apply_reloads(
     qtbot.waitUntil(lambda: outcome.verdict.text() == "Reloading: Reading weights…")
     bridge.host.post(ModelLoaded(chat_model))
     qtbot.waitUntil(outcome.apply.isEnabled)
+    outcome.apply.click()
+    bridge.host.post(ModelUnloaded("smol", cancelled=True))
+    qtbot.waitUntil(lambda: outcome.requested.text().endswith("nothing is loaded"))
 
 
 def test_a_layout_that_the_model_cannot_take_is_said_where_it_was_applied(
