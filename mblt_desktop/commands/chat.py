@@ -1,4 +1,4 @@
-"""`mblt-desktop chat`: one answer on standard output."""
+"""`mblt-desktop chat`: one answer, or one after the other in a conversation, on standard output."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
+from mblt_desktop.chat.reuse_words import reuse_words
 from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
@@ -28,23 +30,60 @@ from runtime.messages import (
     ModelLoaded,
     ModelLoading,
     Part,
+    Reuse,
     TextDelta,
     TextPart,
     Turn,
+    Usage,
 )
-from runtime.sampling_params import ignored_penalties
+from runtime.sampling_params import SamplingRequest, ignored_penalties
 from runtime.settings import add_arguments, device_from_args, sampling_from_args
+
+_JSON_HELP = """\
+With --json each turn is an object with text, reason, usage, timings, tokens_per_second, model, device,
+simulated, sampling, left_out, speculation, layout, and reuse: how its prompt met what was kept of the
+conversation (null if the turn ended before that was known).
+
+  reuse.reused           prompt tokens that were reused
+  reuse.recomputed       prompt tokens that were computed
+  reuse.held             tokens that the turn before had left
+  reuse.cause            why no more was reused (null: all that could be was), such as new, edited, system,
+                         template, image, layout, evicted, cheaper, rejected
+  reuse.first_different  position (from 0) of the first prompt token that is not the one kept, or null
+  reuse.token            its text
+  reuse.turn             number (from 0) of the turn that changed, the system prompt counted, or null
+  reuse.from_disk        whether what was reused was kept on the disk
+  reuse.words            all of it in a sentence
+"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser("chat", help="answer one prompt", description="Answer one prompt.")
+    parser = subparsers.add_parser(
+        "chat",
+        help="answer one prompt",
+        description="Answer one prompt, or several as one conversation.",
+        epilog=_JSON_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("-m", "--model", required=True, help="an installed model's id, or a model folder")
-    parser.add_argument("-p", "--prompt", help="the prompt; without it, standard input is read")
-    parser.add_argument("--image", action="append", type=Path, default=[], help="a picture (an image model)")
+    parser.add_argument(
+        "-p",
+        "--prompt",
+        action="append",
+        help="the prompt; without it, standard input is read. Given again, it is the next turn of the "
+        "conversation",
+    )
+    parser.add_argument(
+        "--image",
+        action="append",
+        type=Path,
+        default=[],
+        help="a picture (an image model) for the first prompt",
+    )
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--trace", type=Path, help="record a trace here (.pftrace, .json or .json.gz)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--json", action="store_true", help="print one JSON document a turn, each on a line")
     add_arguments(parser, "sampling")
     add_arguments(parser, "layout")
     parser.set_defaults(run=run)
@@ -52,7 +91,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Load the model, ask, print."""
-    turns = _turns(args)
+    prompts = _prompts(args)
+    turns = [Turn("system", (TextPart(args.system),))] if args.system else []
+    pictures: tuple[Part, ...] = tuple(ImagePart(str(path)) for path in args.image)
+    conversation_id = uuid.uuid4().hex
     sampling = sampling_from_args(args)
     layout = asked_layout(args)
     config = RuntimeConfig(default_paths().data, device_from_args(args))
@@ -61,37 +103,53 @@ def run(args: argparse.Namespace) -> int:
         session.submit(LoadModel(model.model_id, str(model.folder), layout))
         info = session.wait_for(ModelLoaded, _say_loading).info
         _clear_line()
-        request_id = uuid.uuid4().hex
-        session.submit(
-            Generate(request_id, "command-line", info.model_id, turns, sampling, time.perf_counter_ns())
-        )
-        answer: list[str] = []
-
-        def watch(event: Event) -> None:
-            if isinstance(event, TextDelta):
-                answer.append(event.text)
-                if not args.json:
-                    _write(event.text)
-
-        with session.cancelling(request_id):
-            finished = session.wait_for(Finished, watch)
-    if args.json:
-        _write(json.dumps(_document("".join(answer), info, finished), ensure_ascii=False) + "\n")
-    else:
-        _write("\n")
-        print(_summary(finished), file=sys.stderr)  # noqa: T201 - the command line's output
+        for prompt in prompts:
+            turns.append(Turn("user", (*pictures, TextPart(prompt))))
+            text, finished = _ask(session, info, conversation_id, turns, sampling, show=not args.json)
+            turns.append(Turn("assistant", (TextPart(text),)))
+            pictures = ()
+            if args.json:
+                _write(json.dumps(_document(text, info, finished), ensure_ascii=False) + "\n")
+            else:
+                _write("\n")
+                print(_summary(finished), file=sys.stderr)  # noqa: T201 - the command line's output
     return 0
 
 
-def _turns(args: argparse.Namespace) -> tuple[Turn, ...]:
-    text = args.prompt
-    if text is None and not sys.stdin.isatty():
-        text = sys.stdin.read()
-    if not (text or "").strip():
+def _prompts(args: argparse.Namespace) -> list[str]:
+    prompts: list[str] = args.prompt or []
+    if not prompts and not sys.stdin.isatty():
+        prompts = [sys.stdin.read()]
+    if not prompts or not all(prompt.strip() for prompt in prompts):
         raise SettingError("--prompt", "There is no prompt.", remedy='Give one with -p "…", or pipe it in.')
-    parts: tuple[Part, ...] = tuple(ImagePart(str(path)) for path in args.image)
-    user = Turn("user", (*parts, TextPart(text)))
-    return (Turn("system", (TextPart(args.system),)), user) if args.system else (user,)
+    return prompts
+
+
+def _ask(
+    session: Session,
+    info: ModelInfo,
+    conversation_id: str,
+    turns: Sequence[Turn],
+    sampling: SamplingRequest,
+    *,
+    show: bool,
+) -> tuple[str, Finished]:
+    """The answer to the last turn, and how it came out; `show` writes it as it comes."""
+    request_id = uuid.uuid4().hex
+    session.submit(
+        Generate(request_id, conversation_id, info.model_id, tuple(turns), sampling, time.perf_counter_ns())
+    )
+    answer: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, TextDelta):
+            answer.append(event.text)
+            if show:
+                _write(event.text)
+
+    with session.cancelling(request_id):
+        finished = session.wait_for(Finished, watch)
+    return "".join(answer), finished
 
 
 def _say_loading(event: Event) -> None:
@@ -140,6 +198,17 @@ def _document(text: str, info: ModelInfo, finished: Finished) -> dict[str, objec
         "simulated": info.simulated,
         "sampling": {one.name: {"value": one.value, "source": one.source} for one in finished.sampling},
         "left_out": finished.left_out,
+        "reuse": _reuse(finished.usage, finished.reuse) if finished.reuse else None,
         "speculation": dataclasses.asdict(finished.speculation) if finished.speculation else None,
         "layout": dataclasses.asdict(info.layout) if info.layout else None,
+    }
+
+
+def _reuse(usage: Usage, reuse: Reuse) -> dict[str, object]:
+    """What `_JSON_HELP` says."""
+    return {
+        "reused": usage.cached,
+        "recomputed": usage.new,
+        **dataclasses.asdict(reuse),
+        "words": reuse_words(usage, reuse),
     }

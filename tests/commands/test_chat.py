@@ -63,6 +63,31 @@ def test_one_json_document_with_the_layout_that_took_effect_and_a_trace(
     assert counts["infer"] >= counts["decode step"] + counts["prefill chunk"]
 
 
+def test_each_turn_says_in_json_what_it_reused_and_why_no_more(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("-p", CAPITAL, "-p", "And of Italy?", "--system", "Be brief.")
+    assert run("-m", model, *asked, "--json", "--temperature", "0", "--max-tokens", "8") == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["reuse"] == {
+        "reused": 0,
+        "recomputed": first["usage"]["prompt"],
+        "held": 0,
+        "cause": "new",
+        "first_different": None,
+        "token": "",
+        "turn": None,
+        "from_disk": False,
+        "words": f"All {first['usage']['prompt']} prompt tokens were computed because this is the first turn "
+        "of the conversation.",
+    }
+    reuse, usage = second["reuse"], second["usage"]
+    assert (reuse["reused"], reuse["recomputed"]) == (usage["cached"], usage["new"])
+    assert reuse["reused"] == reuse["held"] == first["usage"]["prompt"] + 7
+    assert reuse["cause"] is None
+    assert "reused" in reuse["words"]
+
+
 def test_the_prompt_may_be_piped_in_and_a_stop_string_ends_the_answer(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
