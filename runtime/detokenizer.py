@@ -14,12 +14,20 @@ class StopStrings:
         self.hit: str | None = None
         """The stop string that was met."""
 
-    def push(self, text: str) -> str:
-        """Add streamed text; returns what can be shown now. After a hit nothing more is."""
+    def push(self, text: str, *, counts: bool = True) -> str:
+        """Add streamed text; returns what can be shown now. After a hit nothing more is.
+
+        A stop string is met by its last character: where that does not count, because the answer is too short
+        yet, the string is text like any other; its beginning may lie there.
+        """
         if self.hit is not None or not self._stops:
             return "" if self.hit is not None else text
-        pending = self._held + text
-        found = [(at, stop) for stop in self._stops if (at := pending.find(stop)) >= 0]
+        pending, known = self._held + text, len(self._held)
+        found = [
+            (at, stop)
+            for stop in self._stops
+            if counts and (at := pending.find(stop, max(0, known + 1 - len(stop)))) >= 0
+        ]
         if found:
             at, self.hit = min(found, key=lambda item: item[0])
             self._held = ""

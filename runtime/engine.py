@@ -320,8 +320,7 @@ class Engine:
         self._caches.follows(request.conversation_id, token_id)
         with RECORDER.span("detokenise", request=request.id):
             text = running.stream.push(token_id)
-            if len(request.output_ids) > running.sampling.min_tokens:
-                text = running.stops.push(text)
+            text = running.stops.push(text, counts=len(request.output_ids) > running.sampling.min_tokens)
         self._say(request, text)
         if running.stops.hit is not None:
             self._finish(request, "stop_string")

@@ -32,6 +32,29 @@ def test_cuts_do_not_matter(text: str, stops: list[str], data: st.DataObject) ->
         assert not any(stop in shown for stop in stops)
 
 
+@given(st.text("ab", max_size=30), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3), st.data())
+def test_a_stop_string_counts_where_it_ends(text: str, stops: list[str], data: st.DataObject) -> None:
+    """As in vLLM: one that ends within the shortest answer is text, one that only begins there is met."""
+    least = data.draw(st.integers(0, len(text)))
+    watch, shown = StopStrings(stops), ""
+    for place, letter in enumerate(text):
+        shown += watch.push(letter, counts=place >= least)
+        if watch.hit is not None:
+            break
+    shown += watch.finish()
+    met = [
+        (end, end - len(stop))
+        for stop in stops
+        for end in range(len(stop), len(text) + 1)
+        if text[:end].endswith(stop) and end > least
+    ]
+    if not met:
+        assert (shown, watch.hit) == (text, None)
+    else:
+        first = min(end for end, _ in met)
+        assert shown == text[: min(start for end, start in met if end == first)]
+
+
 def test_what_may_become_a_stop_string_waits() -> None:
     watch = StopStrings(["</end>"])
     assert watch.push("ok </e") == "ok "

@@ -45,6 +45,39 @@ def test_a_stop_string_waits_for_the_shortest_answer(make: Callable[..., Bench])
     assert bench.of(Finished, "r")[0].usage.completion == 3
 
 
+def test_a_stop_string_may_begin_within_the_shortest_answer(make: Callable[..., Bench]) -> None:
+    bench = make(script=(1, 2, 3, 4, EOS))
+    bench.ask("r", "x", sampling=SamplingRequest(min_tokens=2, stop=("BC", "AB")))
+    bench.run()
+    assert bench.text("r") == "A"
+    assert bench.of(Finished, "r")[0].reason == "stop_string"
+    assert bench.of(Finished, "r")[0].usage.completion == 3
+
+
+def test_a_stop_string_may_be_the_whole_answer_in_several_tokens(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.ask("r", "x", sampling=SamplingRequest(stop=("ABC",)))
+    bench.run()
+    assert (bench.text("r"), bench.of(Finished, "r")[0].reason) == ("", "stop_string")
+
+
+def test_an_answer_of_one_token_is_one_token(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.ask("r", "x", sampling=SamplingRequest(max_tokens=1))
+    bench.run()
+    assert (bench.text("r"), bench.of(Finished, "r")[0].reason) == ("A", "length")
+
+
+def test_a_shortest_answer_beyond_the_longest_is_refused_in_words(make: Callable[..., Bench]) -> None:
+    bench = make(defaults={"max_tokens": 2})
+    bench.ask("r", "x", sampling=SamplingRequest(min_tokens=3))
+    bench.run()
+    error = bench.of(Failed, "r")[0].error
+    assert error.code == "setting.invalid"
+    assert "(3 tokens)" in error.summary
+    assert "(2)" in error.summary
+
+
 def test_an_answer_says_with_which_values_it_was_made_and_whose_they_are(make: Callable[..., Bench]) -> None:
     bench = make(defaults={"temperature": 0.0, "repetition_penalty": 1.2})
     asked = SamplingRequest(top_k=4, min_p=0.1, seed=7, by_conversation=frozenset({"min_p"}))
@@ -75,7 +108,7 @@ def test_the_seed_that_was_thrown_is_told_and_repeats_the_answer(make: Callable[
 def test_penalties_that_are_off_are_logged_once_a_load_and_without_the_prompt(
     make: Callable[..., Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="runtime")
+    caplog.set_level(logging.WARNING, logger="runtime")
     bench = make(defaults={"repetition_penalty": 1.2})
     for name in ("r1", "r2"):
         bench.ask(
