@@ -114,13 +114,18 @@ class MadeWith(QFrame):
         self._grid.setHorizontalSpacing(8)
         self._grid.setColumnStretch(0, 1)
         column.addLayout(self._grid)
-        self.rows: dict[str, tuple[Label, Label]] = {}
+        self.rows: dict[str, tuple[Label, Label, Label]] = {}
+        """Name, value and source by the value's name."""
 
     def show_values(self, used: tuple[UsedValue, ...]) -> None:
         """Show the values of another answer; an old one has none."""
         self.setVisible(bool(used))
+        names = {one.name for one in used}
+        for name, labels in self.rows.items():  # a model with a draft does not know all of them
+            for label in labels:
+                label.setVisible(name in names)
         for one in used:
-            value, source = self.rows.get(one.name) or self._add_row(one)
+            _, value, source = self.rows.get(one.name) or self._add_row(one)
             words = used_words(one)
             value.setText(words.text)
             source.setText(words.source)
@@ -130,14 +135,15 @@ class MadeWith(QFrame):
         self.ignored.setText(f"Penalties were off. Not applied: {', '.join(ignored)}.")
         self.ignored.setVisible(bool(ignored))
 
-    def _add_row(self, used: UsedValue) -> tuple[Label, Label]:
+    def _add_row(self, used: UsedValue) -> tuple[Label, Label, Label]:
         row = len(self.rows)
+        name = Label(_title(used), "text", "small")
         value, source = Label("", "text", "small", tabular=True), Label("", "muted", "small")
-        self._grid.addWidget(Label(_title(used), "text", "small"), row, 0)
+        self._grid.addWidget(name, row, 0)
         self._grid.addWidget(value, row, 1, Qt.AlignmentFlag.AlignRight)
         self._grid.addWidget(source, row, 2, Qt.AlignmentFlag.AlignRight)
-        self.rows[used.name] = value, source
-        return value, source
+        self.rows[used.name] = name, value, source
+        return name, value, source
 
 
 def _title(used: UsedValue) -> str:
