@@ -84,17 +84,17 @@ class Application(QObject):
                 self.window.show_error(problem)
 
     def shut_down(self) -> bool:
-        """End every lane and save everything; False when a lane did not end in time."""
+        """End every lane and save everything; False when a thread did not end in time."""
         self.window.hide()
         for run in self.window.chat.session.runs:
             self.bridge.host.cancel(run.message.id)
-        self.devices.close()
+        answered = self.devices.close()
         busy = self.bridge.host.stop(STOP_SECONDS)
         # The last events of what was stopped belong into the store.
         self.dispatcher.deliver()
         self.preferences.flush()
         self.store.close()
-        return not busy
+        return answered and not busy
 
     @Slot()
     def _on_painted(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
 import importlib
 import io
 import json
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from mblt_desktop import __version__
+from mblt_desktop.session import Session
 from runtime.errors import MbltError, to_info
 
 COMMANDS = ("doctor", "models", "chat", "transcribe", "trace", "demo")
@@ -28,6 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _prepare_output()
+    status = _run(arguments)
+    if Session.left_behind:
+        # The interpreter's own end would meet a thread that hangs in native code. All is written.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status)
+    return status
+
+
+def _run(arguments: list[str]) -> int:
     try:
         args = _parse(arguments)
         return int(args.run(args))

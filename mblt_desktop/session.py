@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo, MbltError
@@ -36,6 +36,9 @@ class ReportedError(MbltError):
 class Session:
     """A running host; leave the `with` block to end it."""
 
+    left_behind: ClassVar[bool] = False
+    """Whether a thread of this process hangs, in the device or in a load: the end must not run into it."""
+
     def __init__(self, config: RuntimeConfig) -> None:
         self._awake = threading.Event()
         self._host = Host(config, self._awake.set)
@@ -47,7 +50,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._host.stop()
+        if self._host.stop():
+            Session.left_behind = True
 
     def submit(self, command: Command) -> None:
         """Send a command to its lane."""

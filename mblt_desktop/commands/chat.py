@@ -15,10 +15,9 @@ from mblt_desktop.chat.reuse_words import reuse_words
 from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
-from mblt_desktop.paths import default_paths
+from mblt_desktop.commands.start import check_layout, config_for
 from mblt_desktop.session import Session
 from mblt_desktop.store.export import speculation_words
-from runtime.config import RuntimeConfig
 from runtime.errors import SettingError
 from runtime.messages import (
     Event,
@@ -37,7 +36,7 @@ from runtime.messages import (
     Usage,
 )
 from runtime.sampling_params import SamplingRequest, ignored_penalties
-from runtime.settings import add_arguments, device_from_args, sampling_from_args
+from runtime.settings import add_arguments, layout_from_args, sampling_from_args
 
 _JSON_HELP = """\
 With --json each turn is an object with text, reason, usage, timings, tokens_per_second, model, device,
@@ -96,9 +95,10 @@ def run(args: argparse.Namespace) -> int:
     pictures: tuple[Part, ...] = tuple(ImagePart(str(path)) for path in args.image)
     conversation_id = uuid.uuid4().hex
     sampling = sampling_from_args(args)
-    layout = asked_layout(args)
-    config = RuntimeConfig(default_paths().data, device_from_args(args))
+    config = config_for(args)
     model = choose_model(config, args.model)
+    check_layout(layout_from_args(args), model.folder, config)
+    layout = asked_layout(args)
     with Session(config) as session, recorded(session, config, args.trace):
         session.submit(LoadModel(model.model_id, str(model.folder), layout))
         info = session.wait_for(ModelLoaded, _say_loading).info

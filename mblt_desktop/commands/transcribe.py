@@ -14,15 +14,14 @@ from pathlib import Path
 from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
-from mblt_desktop.paths import default_paths
+from mblt_desktop.commands.start import check_layout, config_for
 from mblt_desktop.session import Session
 from runtime.audio.subtitles import FORMATS, TranscriptFormat, as_json, render, write
 from runtime.audio.times import clock
 from runtime.catalog.entries import DEMO_SPEECH
-from runtime.config import RuntimeConfig
 from runtime.errors import MbltError, SettingError
 from runtime.messages import Event, LoadSpeech, ModelLoaded, Transcribe, Transcribed, TranscribeProgress
-from runtime.settings import SETTINGS, add_arguments, device_from_args
+from runtime.settings import SETTINGS, add_arguments, layout_from_args
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,9 +52,10 @@ def run(args: argparse.Namespace) -> int:
     language = None
     if args.language is not None:
         language = str(SETTINGS["audio.language"].parse(args.language))
-    layout = asked_layout(args)
-    config = RuntimeConfig(default_paths().data, device_from_args(args))
+    config = config_for(args)
     model = choose_model(config, args.model)
+    check_layout(layout_from_args(args), model.folder, config)
+    layout = asked_layout(args)
     reports: list[dict[str, object]] = []
     targets = _Targets(args.output, form)
     with Session(config) as session, recorded(session, config, args.trace):

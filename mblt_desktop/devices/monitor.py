@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal, Slot
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from runtime.device_readings import Readings, ReadingsSource
 
 READING_INTERVAL_MS = 2000
+_CLOSE_MS = 500
+"""A question may hang in the driver, or wait for the packages that a load imports."""
 
 
 class DeviceMonitor(QObject):
@@ -29,8 +32,9 @@ class DeviceMonitor(QObject):
     """An ErrorInfo: there is no such device."""
     readings_changed = Signal(object)
     """Readings; a value that the board does not tell is None. Never emitted for the simulated device."""
-    layout_checked = Signal(object, object)
-    """A LayoutRequest, and the NormalisedLayout it means or the ErrorInfo that refuses it."""
+    layout_checked = Signal(object, str, object)
+    """A LayoutRequest with the model's folder, and the NormalisedLayout it means or the ErrorInfo that
+    refuses it."""
     _activated = Signal(object)
     _read = Signal(object)
 
@@ -61,18 +65,23 @@ class DeviceMonitor(QObject):
             self._started = True
             self._pool.start(self._activate)
 
-    def check_layout(self, request: LayoutRequest) -> None:
-        """Ask what a layout would mean; answered by `layout_checked`, in the order of asking."""
-        self._pool.start(lambda: self._check(request))
+    def check_layout(self, request: LayoutRequest, folder: str = "") -> None:
+        """Ask what a layout would mean; answered by `layout_checked`, in the order of asking.
 
-    def close(self) -> None:
-        """Stop watching."""
+        With the model's folder, its parts are looked at, too.
+        """
+        self._pool.start(lambda: self._check(request, folder))
+
+    def close(self) -> bool:
+        """Stop watching; False when a question to the device is still unanswered after a moment."""
         self._timer.stop()
         self._pool.clear()
-        self._pool.waitForDone()
+        if not self._pool.waitForDone(_CLOSE_MS):
+            return False
         if self._source is not None:
             self._source.close()
             self._source = None
+        return True
 
     # -- in the pool's thread --------------------------------------------------------------------
 
@@ -88,17 +97,21 @@ class DeviceMonitor(QObject):
             return
         self._activated.emit(device)
 
-    def _check(self, request: LayoutRequest) -> None:
+    def _check(self, request: LayoutRequest, folder: str) -> None:
         from runtime.devices import activate
         from runtime.layout import validate
+        from runtime.layout_check import validate_for
 
         answer: NormalisedLayout | ErrorInfo
         try:
             device = activate(self._choice)
-            answer = validate(request, device.board, device.devices)
+            if folder:
+                answer = validate_for(Path(folder), request, device.board, device.devices)
+            else:
+                answer = validate(request, device.board, device.devices)
         except Exception as error:  # noqa: BLE001 - the top of a background job; shown beside the setting
             answer = to_info(error)
-        self.layout_checked.emit(request, answer)
+        self.layout_checked.emit(request, folder, answer)
 
     def _take_reading(self) -> None:
         if self._source is not None:

@@ -86,6 +86,50 @@ def test_a_signal_ends_the_program_and_nothing_typed_is_lost(signal_name: str, p
     store.close()
 
 
+def test_a_load_that_hangs_does_not_hold_up_the_end_and_nothing_typed_is_lost(
+    paths: Paths, demo_models: Path
+):
+    paths.data.mkdir(parents=True)
+    (paths.data / "models").symlink_to(demo_models)
+    done = run(
+        """
+        import os, signal, sys, time
+        from PySide6.QtCore import QTimer
+        from mblt_desktop import app
+
+        class Program(app.Application):
+            def __init__(self, *args):
+                super().__init__(*args)
+                self.dispatcher.model_loading.connect(self.seen)
+
+            def seen(self, event):
+                if "weights" in event.stage:
+                    self.dispatcher.model_loading.disconnect(self.seen)
+                    self.window.chat.composer.set_text("half a thought")
+                    QTimer.singleShot(300, self.end)
+
+            def end(self):
+                self.began = time.monotonic()
+                os.kill(os.getpid(), signal.SIGTERM)
+
+            def shut_down(self):
+                ended = super().shut_down()
+                print(ended, time.monotonic() - self.began < 3.0, flush=True)
+                return ended
+
+        app.Application = Program
+        sys.exit(app.run_app(device="simulated"))
+        """,
+        MBLT_SIM_FAULTS="slow_launch=40",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False True\n", "")
+    from mblt_desktop.store.store import Store
+
+    store = Store(paths.database)
+    assert [chat.draft for chat in store.conversations.list()] == ["half a thought"]
+    store.close()
+
+
 def test_a_crash_is_told_at_the_next_start_once(qtbot, paths: Paths):
     crashed = run(
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -54,7 +55,7 @@ def test_layouts_are_answered_in_order_and_outside_the_windows_thread(
     monitor: DeviceMonitor, qtbot: QtBot
 ) -> None:
     answers: list[tuple[LayoutRequest, object]] = []
-    monitor.layout_checked.connect(lambda request, answer: answers.append((request, answer)))
+    monitor.layout_checked.connect(lambda request, _folder, answer: answers.append((request, answer)))
     good = LayoutRequest("single", ("0:0:0",))
     bad = LayoutRequest("single", ("9:9:9",))
     monitor.check_layout(good)
@@ -113,3 +114,24 @@ def test_unknown_readings_are_a_dash_and_zero_is_zero() -> None:
         ("Temp", "42 °C"),
     ]
     assert say_readings(Readings(memory_used=1024**3))[1] == ("Memory", "1.0 GB")
+
+
+def test_a_driver_that_does_not_answer_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def hang(_choice: str) -> ActiveDevice:
+        asked.set()
+        answer.wait(20)
+        return ActiveDevice("ARIES", False, "aries-rb", 1)
+
+    monkeypatch.setattr(devices, "activate", hang)
+    monitor = DeviceMonitor("npu")
+    monitor.start()
+    assert asked.wait(10)
+    began = time.monotonic()
+    assert not monitor.close()
+    assert time.monotonic() - began < 2
+    answer.set()
+    assert monitor.close()

@@ -1,0 +1,35 @@
+"""What a command does before it loads a model: take the user's limits, and refuse a layout at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mblt_desktop.configuration import configured, settings_of
+from mblt_desktop.paths import default_paths
+from runtime.config import RuntimeConfig
+from runtime.devices import activate, limit_calls
+from runtime.layout import LayoutRequest
+from runtime.layout_check import validate_for
+from runtime.settings import device_from_args
+
+
+def config_for(args: argparse.Namespace) -> RuntimeConfig:
+    """The runtime on the device that was asked for, with the limits of the user's settings file."""
+    paths = default_paths()
+    get, problems = settings_of(paths.settings_file)
+    for problem in problems:
+        print(f"warning: {problem.sentence()}", file=sys.stderr)  # noqa: T201 - the command line's output
+    return configured(paths.data, device_from_args(args), get)
+
+
+def check_layout(layout: LayoutRequest, folder: Path, config: RuntimeConfig) -> None:
+    """Raise LayoutError when the board, or the model in `folder`, does not allow what was asked for.
+
+    That takes the vendor's rules and the number of boards, but no model and none of the large packages.
+    """
+    if layout != LayoutRequest():
+        limit_calls(config.stall_seconds)  # read when the NPU software is imported, which is now
+        active = activate(config.device)
+        validate_for(folder, layout, active.board, active.devices)

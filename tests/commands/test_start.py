@@ -1,0 +1,129 @@
+"""What a command does before it loads a model: the user's limits, and layouts refused at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mblt_desktop import cli
+from mblt_desktop.paths import default_paths
+from runtime.config import RuntimeConfig
+from runtime.host import Host
+
+CHAT = ("chat", "-m", "smollm2-135m-instruct-sim", "-p", "Hello")
+SPEECH = ("transcribe", "-m", "whisper-tiny.en-sim", "talk.wav")
+WRONG = [
+    ("--core-mode single --cores 0:0:9", "“0:0:9” is not one of the cores. Nothing was changed. A core is"),
+    ("--clusters 0:7", "“0:7” is not one of the clusters."),
+    ("--dev-no 3", "There is no device 3. Nothing was changed. This computer has only device 0."),
+    ("--core-mode global8 --clusters 0:1", "Global 8 needs both clusters of device 0"),
+    ("--core-mode multi --max-batch-size 4", "Several parallel conversations do not go together with"),
+    ("--core-mode sideways", "Core mode (--core-mode) does not take “sideways”."),
+    ("--part kitchen=single@0:0:0", "“kitchen”"),
+]
+WATCHED = """
+import sys
+from mblt_desktop import cli
+from mblt_desktop.commands import chat
+
+def say(event):
+    if getattr(event, "stage", "").startswith("Loading weights"):
+        print(event.stage, flush=True)
+
+chat._say_loading = say
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def installed(demo_models: Path) -> None:
+    data = default_paths().data
+    data.mkdir(parents=True)
+    (data / "models").symlink_to(demo_models)
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+@pytest.mark.parametrize("command", [CHAT, SPEECH], ids=["chat", "transcribe"])
+@pytest.mark.usefixtures("installed")
+def test_a_wrong_layout_is_one_line_and_nothing_is_started(
+    command: tuple[str, ...],
+    options: str,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the runtime was started")
+
+    monkeypatch.setattr(Host, "__init__", refuse)
+    assert cli.main([*command, "--device", "simulated", *options.split()]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: ")
+    assert output.err.count("\n") == 1
+    assert words in output.err
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_wrong_layout_is_refused_before_the_large_packages_are_imported() -> None:
+    code = (
+        "import sys; from mblt_desktop import cli; status = cli.main(sys.argv[1:]); "
+        "print(status, [name for name in ('torch', 'transformers', 'av') if name in sys.modules])"
+    )
+    options = ("--device", "simulated", "--clusters", "0:7")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *CHAT, *options], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1 []\n"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("command", [CHAT, SPEECH], ids=["chat", "transcribe"])
+def test_a_command_keeps_the_time_limits_of_the_settings(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[RuntimeConfig] = []
+
+    def note(_host: Host, config: RuntimeConfig, *_: object) -> None:
+        seen.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Host, "__init__", note)
+    file = default_paths().settings_file
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"advanced.stall_seconds": 17, "advanced.load_stall_seconds": 5}))
+    assert cli.main(list(command)) == cli.INTERRUPTED
+    # 5 is less than the setting takes: the default stands for it.
+    assert [(config.stall_seconds, config.load_stall_seconds) for config in seen] == [(17.0, 600.0)]
+    assert capsys.readouterr().err == ""
+    file.write_text("{")
+    assert cli.main(list(command)) == cli.INTERRUPTED
+    assert seen[-1].stall_seconds == 60.0
+    assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("installed")
+def test_ctrl_c_ends_a_command_at_once_whose_model_hangs_while_it_loads() -> None:
+    environment = {**os.environ, "MBLT_SIM_FAULTS": "slow_launch=40"}
+    program = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, *CHAT, "--device", "simulated"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "Loading weights onto the device\n"
+    time.sleep(1)
+    began = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    _, said = program.communicate(timeout=30)
+    assert (program.returncode, said) == (cli.INTERRUPTED, "")
+    assert time.monotonic() - began < 3
