@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,35 +17,55 @@ CANDIDATES = 5
 KEPT_TOKENS = 512
 
 
+class ReportedValues(PenaltyValues, Protocol):
+    """The sampling values that change logits before the temperature."""
+
+    @property
+    def min_tokens(self) -> int:
+        """Before this many tokens the answer does not end by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     index: int
     token_id: int
     ids: list[int]
     stages: list[NDArray[np.float32]]
-    """Logits of `ids`, as the model gave them and after each penalty."""
+    """Logits of `ids`, as the model gave them and after each step."""
 
 
 class CandidateLog:
     """The last `KEPT_TOKENS` steps of one answer."""
 
-    def __init__(self, penalties: PenaltyValues) -> None:
-        self._penalties = penalties
+    def __init__(self, sampling: ReportedValues) -> None:
+        self._sampling = sampling
         self._names: tuple[str, ...] = ("model",)
         self._steps: deque[_Step] = deque(maxlen=KEPT_TOKENS)
         self._count = 0
 
-    def add(self, logits: NDArray[np.float32], token_id: int, occurred: Occurrences | None) -> None:
-        """Keep the likeliest tokens of the model's own logits, shape (vocab,), and the drawn one."""
+    def add(
+        self,
+        logits: NDArray[np.float32],
+        token_id: int,
+        occurred: Occurrences | None,
+        barred: Sequence[int] = (),
+    ) -> None:
+        """Keep the likeliest tokens of the model's own logits, shape (vocab,), and the drawn one.
+
+        `barred` are tokens that may not be drawn yet, because the answer would be too short.
+        """
         count = min(CANDIDATES, logits.size)
         top = np.argpartition(logits, logits.size - count)[logits.size - count :]
         ids = [int(one) for one in top[np.argsort(-logits[top], kind="stable")]]
         if token_id not in ids:
             ids.append(token_id)
         names, stages = ["model"], [logits[ids].astype(np.float32)]
+        if self._sampling.min_tokens > 0:
+            names.append("min_tokens")
+            stages.append(np.where(np.isin(ids, barred), np.float32(-np.inf), stages[0]))
         if occurred is not None:
             seen, counts = occurred.among(ids)
-            for name, values in after_each(self._penalties, stages[0], seen, counts):
+            for name, values in after_each(self._sampling, stages[-1], seen, counts):
                 names.append(name)
                 stages.append(values)
         self._names = tuple(names)

@@ -83,22 +83,23 @@ def resolve(request: SamplingRequest, model_defaults: Mapping[str, float | int])
     Raises SettingError for a value out of its range, whoever set it.
     """
     number = {name: _number(name, request, model_defaults) for name in _NUMBERS}
+    longest = _given("max_tokens", request, model_defaults)
     values: dict[str, SampledValue] = {
         **number,
         "top_k": max(0, int(number["top_k"])),
         "min_tokens": int(number["min_tokens"]),
         "seed": secrets.randbits(32) if request.seed is None else request.seed,
-        "max_tokens": None if request.max_tokens is None else int(_checked("max_tokens", request.max_tokens)),
+        "max_tokens": None if longest is None else int(longest),
         "stop": request.stop,
         "apply_penalties": request.apply_penalties,
         "context_policy": request.context_policy,
         "report_candidates": request.report_candidates,
     }
-    shortest, longest = cast("int", values["min_tokens"]), cast("int | None", values["max_tokens"])
-    if longest is not None and shortest > longest:
+    if longest is not None and number["min_tokens"] > longest:
         raise SettingError(
             "sampling.min_tokens",
-            f"The shortest answer ({shortest} tokens) is longer than the longest ({longest}).",
+            f"The shortest answer ({values['min_tokens']} tokens) is longer than the longest "
+            f"({values['max_tokens']}).",
             remedy="Lower the shortest answer, or raise the longest.",
             unharmed="Nothing was changed.",
         )
@@ -121,11 +122,17 @@ _NUMBERS = (
 
 
 def _number(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> float:
-    given = getattr(request, name)
-    value = model_defaults.get(name) if given is None else given
+    value = _given(name, request, model_defaults)
     fallback = SETTINGS[f"sampling.{name}"].fallback
     assert isinstance(fallback, (int, float))  # every sampling number declares one
-    return float(fallback) if value is None else float(_checked(name, value))
+    return float(fallback) if value is None else float(value)
+
+
+def _given(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> float | None:
+    """The request's value, else the model's; None when neither says one."""
+    given = getattr(request, name)
+    value = model_defaults.get(name) if given is None else given
+    return None if value is None else _checked(name, value)
 
 
 def _source(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> ValueSource:
@@ -151,7 +158,7 @@ class IgnoredPenalties:
         ignored = ignored_penalties(sampling.used)
         if ignored and not self._said:
             self._said = True
-            _log.info(
+            _log.warning(
                 "Penalties are off; ignored: %s", ", ".join(f"{one.name} {one.value}" for one in ignored)
             )
 
@@ -164,7 +171,8 @@ class Sampler:
     ) -> None:
         self._sampling = sampling
         self._rng = np.random.Generator(np.random.PCG64(sampling.seed & (2**64 - 1)))
-        self._occurred = Occurrences(prompt_ids) if sampling.penalises else None
+        self._prompt_ids = prompt_ids
+        self._occurred: Occurrences | None = None
         self._ends = sorted(eos_ids)
         self._count = 0
         self.log = CandidateLog(sampling) if sampling.report_candidates else None
@@ -175,10 +183,13 @@ class Sampler:
 
         Raises BadLogitsError when no token can be drawn (NaN, or nothing above minus infinity).
         """
+        if self._count == 0:
+            self._begin(logits.size)
         given = logits
-        if self._count < self._sampling.min_tokens and self._ends:
+        barred = self._ends if self._count < self._sampling.min_tokens else []
+        if barred:
             logits = logits.astype(np.float32, copy=True)
-            logits[self._ends] = -np.inf
+            logits[barred] = -np.inf
         if self._occurred is not None:
             logits = self._penalised(logits, self._occurred)
         token_id = int(np.argmax(logits))
@@ -192,11 +203,17 @@ class Sampler:
         if not self._sampling.greedy:
             token_id = self._sampled(logits, logits[token_id])
         if self.log is not None:
-            self.log.add(given, token_id, self._occurred)
+            self.log.add(given, token_id, self._occurred, barred)
         if self._occurred is not None:
             self._occurred.add(token_id)
         self._count += 1
         return token_id
+
+    def _begin(self, vocab: int) -> None:
+        """Leave aside tokens that the model scores not: a prompt or a configuration may name such."""
+        self._ends = [token_id for token_id in self._ends if 0 <= token_id < vocab]
+        if self._sampling.penalises:
+            self._occurred = Occurrences([one for one in self._prompt_ids if 0 <= one < vocab])
 
     def _penalised(self, logits: Logits, occurred: Occurrences) -> Logits:
         logits = logits.astype(np.float32, copy=True)

@@ -59,7 +59,7 @@ _SAMPLING = (
     Setting(
         "sampling.max_tokens", "integer", None, "Longest answer",
         "Stop after this many tokens.",
-        minimum=1, maximum=1_000_000, unit="tokens", unset="until the model's context is full",
+        minimum=1, maximum=1_000_000, unit="tokens", unset="the model's own, else until its context is full",
         cli_option="--max-tokens", takes_effect=_NEXT_ANSWER,
     ),
     Setting(

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSpinBox, QVBoxLayout
 
 from mblt_desktop.widgets import Label, Section
 from runtime.messages import Candidate, CandidatesReported, DrawnToken
 
-_HEADS = {"model": "Model", "repetition": "Repet.", "frequency": "Frequ.", "presence": "Pres."}
+_HEADS = {
+    "model": "Model",
+    "min_tokens": "Min tok.",
+    "repetition": "Repet.",
+    "frequency": "Frequ.",
+    "presence": "Pres.",
+}
 _LONGEST_TEXT = 14
 
 
@@ -89,7 +97,7 @@ class CandidateTable(QFrame):
 
 def _row(candidate: Candidate) -> list[str]:
     text = _quoted(candidate.text, candidate.token_id)
-    return [text, *(f"{value:.2f}" for value in candidate.logits)]
+    return [text, *("barred" if value == -math.inf else f"{value:.2f}" for value in candidate.logits)]
 
 
 def _quoted(text: str, token_id: int) -> str:

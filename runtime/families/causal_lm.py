@@ -22,15 +22,18 @@ from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
 from runtime.model_folder import read_object
 from runtime.settings import SETTINGS
 
-SAMPLING_KEYS = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
+SAMPLING_KEYS = {
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "max_new_tokens": "max_tokens",
+}
+"""What of generation_config.json counts, each with our name for it: what vLLM takes from there, and the two
+penalties that transformers does not have."""
 
 
 class CausalLm:
@@ -236,9 +239,9 @@ def sampling_defaults(folder: Path) -> dict[str, float | int]:
     except (OSError, ValueError):
         return {}  # optional, and the vendor's class reads the rest of it
     values = {
-        key: value
-        for key in SAMPLING_KEYS
-        if isinstance(value := stated.get(key), (int, float)) and _is_taken(key, value)
+        name: value
+        for key, name in SAMPLING_KEYS.items()
+        if isinstance(value := stated.get(key), (int, float)) and _is_taken(name, value)
     }
     if stated.get("do_sample") is False:
         values["temperature"] = 0.0

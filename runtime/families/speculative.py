@@ -20,7 +20,7 @@ from runtime.families.opening import Opening
 from runtime.layout import LayoutRequest, from_pretrained_kwargs
 from runtime.sampling import Sampling
 
-_TAKEN = ("temperature", "top_k", "top_p")
+_TAKEN = ("temperature", "top_k", "top_p", "max_tokens")
 _ROLES = ("base_", "draft_", "fc_")
 
 

@@ -243,7 +243,8 @@ class CandidatesReported:
 
     request_id: str
     stages: tuple[str, ...]
-    """What the logits of a candidate are: "model", then the name of each penalty applied."""
+    """What the logits of a candidate are: "model", "min_tokens" if the end of the answer had to wait (it is
+    minus infinity then), and the name of each penalty applied."""
     tokens: tuple[DrawnToken, ...]
 
 

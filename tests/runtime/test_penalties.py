@@ -20,7 +20,7 @@ from runtime.penalties import Occurrences, after_each
 from runtime.sampling import Sampler, resolve
 from runtime.sampling_params import SamplingRequest, UsedValue, ignored_penalties
 
-OFF = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+OFF = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "min_tokens": 0}
 
 
 def penalties(**values: float) -> SimpleNamespace:
@@ -74,11 +74,9 @@ def test_the_repetition_penalty_equals_transformers(
     prompt: list[int], values: list[float], penalty: float
 ) -> None:
     expected = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([prompt]), torch.tensor([values]))
-    sampler = Sampler(resolve(SamplingRequest(temperature=0.0, repetition_penalty=penalty), {}), prompt)
-    assert sampler._occurred is not None or penalty == 1.0
-    if sampler._occurred is not None:
-        got = sampler._penalised(array(*values), sampler._occurred)
-        np.testing.assert_allclose(got, expected[0].numpy(), rtol=1e-6)
+    seen, counts = Occurrences(prompt).among(range(20))
+    stages = dict(after_each(penalties(repetition_penalty=penalty), array(*values), seen, counts))
+    np.testing.assert_allclose(stages.get("repetition", array(*values)), expected[0].numpy(), rtol=1e-6)
 
 
 @given(st.lists(st.floats(-6, 6, width=32), min_size=3, max_size=30), st.floats(0.01, 0.9))
@@ -125,6 +123,19 @@ def test_the_report_has_the_model_s_likeliest_and_the_drawn_token_and_is_bounded
     assert [one.token_id for one in last.candidates] == [7, 6, 5, 4, 3, 0]
     assert last.candidates[0].logits == (7.0, -2.0)
     assert last.candidates[1].logits == (6.0, 6.0)
+
+
+def test_the_report_says_why_the_likeliest_token_had_to_wait() -> None:
+    values = array(3, 2, 1)
+    asked = SamplingRequest(temperature=0.0, min_tokens=1, presence_penalty=0.5, report_candidates=True)
+    sampler = Sampler(resolve(asked, {}), (), frozenset({0}))
+    assert [sampler.draw(values), sampler.draw(values)] == [1, 0]
+    assert sampler.log is not None
+    report = sampler.log.report("r", str)
+    assert report.stages == ("model", "min_tokens", "presence")
+    first, second = ({one.text: one.logits for one in token.candidates} for token in report.tokens)
+    assert first == {"0": (3.0, -np.inf, -np.inf), "1": (2.0, 2.0, 2.0), "2": (1.0, 1.0, 1.0)}
+    assert second == {"0": (3.0, 3.0, 3.0), "1": (2.0, 2.0, 1.5), "2": (1.0, 1.0, 1.0)}
 
 
 def test_a_vocabulary_smaller_than_the_report_is_no_trouble() -> None:

@@ -40,6 +40,12 @@ def test_greedy_takes_the_likeliest(values: dict[str, float]) -> None:
     assert support(logits(0, 3, 2.9), **values) == {1}
 
 
+def test_greedy_ends_where_vllm_ends_it() -> None:
+    near = logits(1, 1 + 5e-6)
+    assert support(near, temperature=9.9e-6) == {1}
+    assert support(near, temperature=1.1e-5) == {0, 1}
+
+
 def test_top_k_keeps_the_k_likeliest_and_ties() -> None:
     assert support(logits(1, 1, 0.9, 0.8), top_k=2) == {0, 1}
     assert support(logits(1, 0.9, 0.9, 0.1), top_k=2) == {0, 1, 2}
@@ -128,8 +134,15 @@ def test_values_out_of_range_are_named(key: str, value: float) -> None:
 
 
 def test_model_defaults_fill_what_nobody_set() -> None:
-    resolved = resolve(SamplingRequest(top_p=0.5), {"temperature": 0.2, "top_p": 0.9})
-    assert (resolved.temperature, resolved.top_p) == (0.2, 0.5)
+    model = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 64}
+    resolved = resolve(SamplingRequest(top_p=0.5), model)
+    assert (resolved.temperature, resolved.top_p, resolved.max_tokens) == (0.2, 0.5, 64)
+    sources = {one.name: one.source for one in resolved.used}
+    assert (sources["temperature"], sources["top_p"], sources["max_tokens"]) == ("model", "you", "model")
+    assert resolve(SamplingRequest(max_tokens=9), model).max_tokens == 9
+    assert resolve(SamplingRequest(), {}).max_tokens is None
+    with pytest.raises(SettingError, match="longest"):
+        resolve(SamplingRequest(min_tokens=65), model)
 
 
 @given(

@@ -158,10 +158,10 @@ def test_no_code_of_a_model_folder_runs(folder: Path, tmp_path: Path) -> None:
 def test_only_possible_sampling_values_are_taken_over(folder: Path) -> None:
     (folder / "generation_config.json").write_text(
         '{"temperature": NaN, "top_k": -9, "top_p": 7, "min_p": 0.1, "repetition_penalty": 0,'
-        ' "presence_penalty": true}'
+        ' "presence_penalty": true, "max_new_tokens": 40, "max_length": 20}'
     )
     model = load(folder)
-    assert model.info.sampling_defaults == {"min_p": 0.1}
+    assert model.info.sampling_defaults == {"min_p": 0.1, "max_tokens": 40}
     model.dispose()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -48,7 +49,7 @@ def test_an_answer_shows_the_values_it_was_made_with_and_their_sources(pane, ans
     answered(sampling=USED)
     rows = {
         name: (value.text(), source.text())
-        for name, (value, source) in pane.inspector.answer.made.rows.items()
+        for name, (_, value, source) in pane.inspector.answer.made.rows.items()
     }
     assert rows == {
         "temperature": ("0.70", "conversation"),
@@ -61,6 +62,16 @@ def test_an_answer_shows_the_values_it_was_made_with_and_their_sources(pane, ans
     }
     assert "Repetition 1.10" in pane.inspector.answer.made.ignored.text()
     assert pane.inspector.answer.made.ignored.isVisibleTo(pane.inspector)
+
+
+def test_values_of_another_answer_do_not_stay_with_one_that_has_fewer(pane, answered):
+    made = pane.inspector.answer.made
+    answered(sampling=USED)
+    answered(sampling=USED[:1])
+    shown = [name for name, row in made.rows.items() if any(label.isVisibleTo(made) for label in row)]
+    assert shown == ["temperature"]
+    answered(sampling=USED)
+    assert all(label.isVisibleTo(made) for row in made.rows.values() for label in row)
 
 
 def test_an_answer_from_before_such_values_were_kept_shows_none(pane, answered):
@@ -150,6 +161,13 @@ def test_candidates_are_shown_token_by_token(pane, answered):
     assert [cells[0].property("tone") for cells in table.cells] == ["muted", "text", "accent", "text"]
     table.place.setValue(13)
     assert table.cells[1][2].text() == "-0.50"
+
+
+def test_a_token_that_had_to_wait_is_marked(pane, answered):
+    tokens = (DrawnToken(0, 7, " a", (Candidate(0, "", (3.0, -math.inf)), Candidate(7, " a", (2.0, 2.0)))),)
+    answered(CandidatesReported("", ("model", "min_tokens"), tokens))
+    texts = [[cell.text() for cell in cells] for cells in pane.inspector.answer.candidates.cells]
+    assert texts == [["", "Model", "Min tok."], ["#0", "3.00", "barred"], ["“ a”", "2.00", "2.00"]]
 
 
 def test_an_answer_without_a_report_shows_no_table(pane, answered):
