@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from runtime import layout_rules
 from runtime.errors import LayoutError
-from runtime.layout_parts import part_named
+from runtime.layout_parts import is_whole_model, part_named
 from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
 
 CoreMode = Literal["auto", "single", "multi", "global4", "global8"]
@@ -119,7 +119,8 @@ def validate(request: LayoutRequest, board: str, devices: int) -> NormalisedLayo
             raise layout_rules.in_part(part_named(part.part).title, error) from error
         parts[part.part] = own
     notes = [f"{part_named(name).title}: {note}" for name, own in parts.items() for note in own.notes]
-    return replace(whole, parts=tuple(parts.items()), notes=(*whole.notes, *notes, *_shared_cores(parts)))
+    common = () if is_whole_model(set(parts)) else whole.notes
+    return replace(whole, parts=tuple(parts.items()), notes=(*common, *notes, *_shared_cores(parts)))
 
 
 def _validate_one(request: LayoutRequest, board: str, devices: int) -> NormalisedLayout:

@@ -12,7 +12,7 @@ from typing import cast
 from runtime.layout import CoreMode, LayoutRequest, PartLayout
 from runtime.setting_types import SettingValue
 
-PART_PATTERN = r"(?:[^/]+/)?[a-z_]+=(?:auto|single|multi|global4|global8)(?:@[^@]+)?"
+PART_PATTERN = r"(?:[^/=]+/)?[a-z_]+=(?:auto|single|multi|global4|global8)(?:@[^@]+)?"
 
 
 def layout_request(get: Callable[[str], SettingValue], model_id: str = "") -> LayoutRequest:
@@ -36,7 +36,7 @@ def parts_for(items: Iterable[str], model_id: str, dev_no: tuple[int, ...]) -> t
     """
     parts = []
     for item in items:
-        left, _, right = item.rpartition("=")
+        left, _, right = item.partition("=")
         model, _, part = left.rpartition("/")
         if model in ("", model_id):
             mode, _, targets = right.partition("@")

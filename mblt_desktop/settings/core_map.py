@@ -22,6 +22,15 @@ from mblt_desktop.theme import current_theme, font, theme_manager
 
 Grain = Literal["core", "cluster", "none"]
 
+GRAINS: dict[str, Grain] = {
+    "auto": "none",
+    "single": "core",
+    "multi": "cluster",
+    "global4": "cluster",
+    "global8": "cluster",
+}
+"""What can be chosen in each core mode."""
+
 CELL = 44
 GAP = 8
 PAD = 12
@@ -73,6 +82,11 @@ class CoreMap(QWidget):
         """Cores that the loaded model runs on, as `d:c:k`."""
         self._running = frozenset(cores)
         self.update()
+
+    @property
+    def grain(self) -> Grain:
+        """What can be chosen now."""
+        return self._grain
 
     @property
     def chosen(self) -> tuple[str, ...]:

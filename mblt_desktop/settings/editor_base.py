@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
 from mblt_desktop.widgets import restyle
 from runtime.errors import SettingError
@@ -22,6 +22,14 @@ class QuietWheel:
             super().wheelEvent(event)  # type: ignore[misc]
         else:
             event.ignore()
+
+
+class Combo(QuietWheel, QComboBox):
+    """A list that the wheel changes only while it has the focus."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
 
 class Editor(QWidget):

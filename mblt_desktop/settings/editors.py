@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSignalBlocker, Qt, Slot
+from PySide6.QtCore import QSignalBlocker, Slot
 from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
-    QComboBox,
     QGridLayout,
     QLineEdit,
     QPlainTextEdit,
@@ -14,7 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from mblt_desktop.settings.editor_base import FIELD_WIDTH, Editor, QuietWheel
+from mblt_desktop.settings.editor_base import FIELD_WIDTH, Combo, Editor
 from mblt_desktop.settings.number_editors import SPIN_LIMIT, IntegerEditor, NumberEditor
 from mblt_desktop.widgets import Label
 from runtime.setting_types import Setting, SettingValue
@@ -35,10 +34,6 @@ def make_editor(setting: Setting) -> Editor:
     if setting.kind == "items" and not setting.split:
         return LinesEditor(setting)
     return TextEditor(setting)
-
-
-class _Combo(QuietWheel, QComboBox):
-    pass
 
 
 class SwitchEditor(Editor):
@@ -72,8 +67,7 @@ class ComboEditor(Editor):
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self.box = _Combo()
-        self.box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.box = Combo()
         self.box.setMinimumWidth(FIELD_WIDTH)
         self.name_widget(self.box)
         self.row.addWidget(self.box)

@@ -6,23 +6,17 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.settings.core_map import CoreMap, Grain
+from mblt_desktop.settings.core_map import GRAINS, CoreMap, Grain
 from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.outcome import Outcome
 from mblt_desktop.settings.page import SettingsPage
+from mblt_desktop.settings.parts_card import PartsCard
 from mblt_desktop.widgets import Button, Label, Line
 from runtime.devices import ActiveDevice
 from runtime.errors import ErrorInfo
 from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
 from runtime.layout_settings import layout_request
 
-_GRAINS: dict[str, Grain] = {
-    "auto": "none",
-    "single": "core",
-    "multi": "cluster",
-    "global4": "cluster",
-    "global8": "cluster",
-}
 _KEYS = "or go there with the arrow keys and press Space."
 _LEGENDS: dict[Grain, str] = {
     "none": "In automatic mode the NPU software picks the cores that the model was compiled for.",
@@ -48,6 +42,7 @@ class LayoutPage(SettingsPage):
         self.map = CoreMap()
         self.legend = Label("", "muted", "small", wrap=True)
         self.everything = Button("Choose nothing (all may be used)", kind="link")
+        self.parts = PartsCard(context)
         self.outcome = self.footer = Outcome(context, model)
         device = self.add_card(["layout.device"])
         self.running_on.setContentsMargins(16, 12, 16, 0)
@@ -81,10 +76,12 @@ class LayoutPage(SettingsPage):
             ["layout.cores", "layout.clusters", "layout.dev_no", "layout.max_batch_size"],
             "The same in writing",
         )
+        self.add_extra(self.parts)
 
     def activated(self) -> None:
         """Find out about the device, if nobody has yet."""
         self._devices.start()
+        self.parts.activated()
         self.outcome.check()
 
     # -- the device ------------------------------------------------------------------------------
@@ -111,7 +108,7 @@ class LayoutPage(SettingsPage):
 
     def _refresh(self) -> None:
         request = layout_request(self._preferences.get)
-        grain = _GRAINS[request.core_mode]
+        grain = GRAINS[request.core_mode]
         self.map.set_grain(grain)
         self.map.set_chosen(request.target_cores if grain == "core" else request.target_clusters)
         dot = " A green dot marks the cores in use now." if self._model.info is not None else ""

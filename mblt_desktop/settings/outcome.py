@@ -24,6 +24,9 @@ class Outcome(QFrame):
         self._context = context
         self._model = model
         self._request: LayoutRequest | None = None
+        self._folder = ""
+        self._about = ("", "")
+        """Id and folder of the loaded model, or of the one that was not taken with its layout."""
         self._answer: NormalisedLayout | ErrorInfo | None = None
         self.requested = Label(bold=True, wrap=True)
         self.verdict = Label(size="small", wrap=True)
@@ -46,11 +49,16 @@ class Outcome(QFrame):
 
     def check(self) -> None:
         """Ask about the layout of the settings, unless its answer is known."""
-        request = layout_request(self._context.preferences.get)
-        if request != self._request or self._answer is None:
-            self._request, self._answer = request, None
+        if self._model.info is not None:
+            self._about = (self._model.info.model_id, self._model.info.folder)
+        elif self._model.failure is None:
+            self._about = ("", "")
+        model_id, folder = self._about
+        request = layout_request(self._context.preferences.get, model_id)
+        if (request, folder) != (self._request, self._folder) or self._answer is None:
+            self._request, self._folder, self._answer = request, folder, None
             self._model.forget_failure()
-            self._context.devices.check_layout(request)
+            self._context.devices.check_layout(request, folder)
         self.show_state()
 
     @Slot()
@@ -95,9 +103,9 @@ class Outcome(QFrame):
             self._model.begin_reload()
             self._context.submit(LoadModel(info.model_id, info.folder, self._request))
 
-    @Slot(object, object)
-    def _on_checked(self, request: LayoutRequest, answer: NormalisedLayout | ErrorInfo) -> None:
+    @Slot(object, str, object)
+    def _on_checked(self, request: LayoutRequest, folder: str, answer: NormalisedLayout | ErrorInfo) -> None:
         """An answer to an older question is of no interest."""
-        if request == self._request:
+        if (request, folder) == (self._request, self._folder):
             self._answer = answer
             self.show_state()
