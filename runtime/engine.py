@@ -341,7 +341,7 @@ class Engine:
         goes on. False when it has to end."""
         model, running = self._require(request)
         assert self._caches is not None
-        fitted = rolled(model, running, request.output_ids) if running.budget_reason == "context" else None
+        fitted = rolled(model, request) if running.budget_reason == "context" else None
         if fitted is None:
             return False
         prompt = fitted.prompt

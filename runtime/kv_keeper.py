@@ -124,12 +124,10 @@ class KvKeeper:
         try:
             running.cache = self.place(conversation_id, slot)
         except KvRejectedError as error:
-            if running.prompt.inputs and request.prompt_done:
-                raise  # only the family knows where positions go on after a picture
             _log.warning("KV in memory is not used: %s", error)
             if request.prompt_done:
-                ids: list[Any] = [*self._caches.held(conversation_id), request.output_ids[-1]]
-                running.prompt = Prompt(ids, ids)
+                unread = request.output_ids[running.prompt.answered :]
+                running.prompt = self._model.continued(running.prompt, unread)
             self._caches.forget(conversation_id)
             running.cache = self.place(conversation_id, slot)
             running.computed = running.began = 0

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from runtime.context_policy import Fit, answer_room, fit
 from runtime.errors import ContextFullError
 from runtime.families.base import FamilyModel, Prompt
-from runtime.messages import ModelInfo, PromptMeasured, StopReason, Turn
-from runtime.request import Request, Running
+from runtime.messages import ImagePart, ModelInfo, PromptMeasured, StopReason, Turn
+from runtime.request import Request
 from runtime.sampling import Sampling
 from runtime.tracing.recorder import RECORDER
+
+MOST_SHARING = 4
+"""A conversation with more pictures has turns left out instead of making all of them smaller and smaller."""
 
 
 def prompt_for(model: FamilyModel, request: Request, sampling: Sampling) -> Fit[Prompt]:
@@ -19,14 +22,14 @@ def prompt_for(model: FamilyModel, request: Request, sampling: Sampling) -> Fit[
 
     Raises ContextFullError when it is too long all the same.
     """
-    clock = request.clock
+    clock, sharing = request.clock, sharing_of(request.command.turns)
 
     def build(turns: Sequence[Turn]) -> Prompt:
         with RECORDER.span("template", request=request.id):
             text = model.render(turns)
         clock.rendered = clock.rendered or time.perf_counter_ns()
         with RECORDER.span("tokenise", request=request.id):
-            return model.tokenise(text, turns)
+            return model.tokenise(text, turns, sharing)
 
     limit = model.info.context_length
     room = answer_room(limit, sampling.max_tokens)
@@ -35,6 +38,17 @@ def prompt_for(model: FamilyModel, request: Request, sampling: Sampling) -> Fit[
     if len(fitted.prompt.token_ids) >= limit:
         raise _too_long(model.info, sampling, fitted)
     return fitted
+
+
+def sharing_of(turns: Sequence[Turn]) -> int:
+    """How many pictures share the room for pictures in a conversation of these turns.
+
+    All of them up to `MOST_SHARING`, but those of one turn in any case. It is counted with nothing left out:
+    if the pictures that stay grew into the room of those that go, leaving turns out would make no room, and
+    nothing that was computed could be reused.
+    """
+    counts = [sum(isinstance(part, ImagePart) for part in turn.parts) for turn in turns]
+    return max(1, max(counts, default=0), min(sum(counts), MOST_SHARING))
 
 
 def _too_long(info: ModelInfo, sampling: Sampling, fitted: Fit[Prompt]) -> ContextFullError:
@@ -53,18 +67,19 @@ def _too_long(info: ModelInfo, sampling: Sampling, fitted: Fit[Prompt]) -> Conte
     )
 
 
-def rolled(model: FamilyModel, running: Running, output_ids: Sequence[int]) -> Fit[Prompt] | None:
+def rolled(model: FamilyModel, request: Request) -> Fit[Prompt] | None:
     """The prompt with which an answer that has filled the context goes on: fewer turns, and itself so far.
 
-    None when the policy wants it to end, no earlier turn is left, or a picture belongs to the prompt: where
-    its positions go on is known to its family only.
+    None when the policy wants it to end, or no earlier turn is left.
     """
-    if running.sampling.context_policy != "rolling" or running.prompt.inputs:
+    running = request.running
+    if running is None or running.sampling.context_policy != "rolling":
         return None
+    sharing = sharing_of(request.command.turns)
 
     def build(turns: Sequence[Turn]) -> Prompt:
-        prompt = model.tokenise(model.render(turns), turns)
-        return Prompt([*prompt.token_ids, *output_ids], [*prompt.identity, *output_ids])
+        prompt = model.tokenise(model.render(turns), turns, sharing)
+        return model.continued(prompt, request.output_ids)
 
     limit = model.info.context_length
     fitted = fit(running.turns, "rolling", build, limit, max(1, limit // 4))
@@ -86,9 +101,10 @@ def measured(
     model: FamilyModel, request_id: str, turns: Sequence[Turn], sampling: Sampling
 ) -> PromptMeasured:
     """How long the prompt of these turns is, and what the policy would do about it."""
+    sharing = sharing_of(turns)
 
     def build(kept: Sequence[Turn]) -> Prompt:
-        return model.tokenise(model.render(kept), kept)
+        return model.tokenise(model.render(kept), kept, sharing)
 
     limit = model.info.context_length
     fitted = fit(turns, sampling.context_policy, build, limit, answer_room(limit, sampling.max_tokens))

@@ -6,7 +6,6 @@ positions. They are counted one by one, so a conversation continues after any po
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +15,11 @@ from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info
 from runtime.families.faults import device_faults, from_template
 from runtime.families.opening import Opening, image_kwargs
+from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictures
 from runtime.families.user_text import as_data
-from runtime.images import load_for_model
+from runtime.images import MODEL_SIDE
 from runtime.layout import LayoutRequest
-from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
+from runtime.messages import ModelInfo, TextPart, Turn
 from runtime.tracing.recorder import RECORDER
 
 
@@ -33,6 +33,7 @@ class AyaVision(CausalLm):
         self._picture_token = int(model.config.image_token_id)
         marks = (processor.image_token, processor.img_patch_token)
         self._control = tuple({*self._control, *marks})
+        self._album = Album(self._ready)
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -42,38 +43,23 @@ class AyaVision(CausalLm):
             lambda: self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
         )
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         """The rendered conversation as tokens, with its pictures decoded and cut into tiles."""
-        paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
-        pictures = [load_for_model(path) for path in paths]
-        # The template has written what belongs before the first token.
-        batch = self._processor(
-            text=[text], images=pictures or None, add_special_tokens=False, return_tensors="pt"
-        )
-        ids = batch["input_ids"][0].tolist()
-        tiles = batch.get("pixel_values")
-        if tiles is None:
-            return Prompt(ids, ids)
-        each = ids.count(self._picture_token) // len(tiles)
-        digests = [hashlib.sha256(tile.contiguous().numpy().tobytes()).hexdigest() for tile in tiles]
-        waiting = iter([digest for digest in digests for _ in range(each)])
-        identity = [(token, next(waiting)) if token == self._picture_token else token for token in ids]
-        return Prompt(ids, identity, {"tiles": tiles, "each": each, "features": {}})
+        pictures = [self._album.look(path, MODEL_SIDE) for path in paths_of(turns)]
+        pieces = encoded(self._tokenizer, text.split(self._processor.image_token))
+        return with_pictures(self.info.title, pieces, pictures, self._picture_token)
 
     def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
         """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
         import torch
 
-        ids = prompt.token_ids
-        spots = [at for at in range(start, end) if ids[at] == self._picture_token]
-        if not spots:
-            return super().prefill(prompt, cache, start, end)
-        before = ids[:start].count(self._picture_token)
         with torch.inference_mode(), device_faults(self.info.title):
-            embeds = self.vendor_model.get_input_embeddings()(torch.tensor([ids[start:end]]))
-            for number, at in enumerate(spots, start=before):
-                tile, place = divmod(number, prompt.inputs["each"])
-                embeds[0, at - start] = self._features(prompt, tile)[place].to(embeds.dtype)
+            embeds = self.vendor_model.get_input_embeddings()(torch.tensor([prompt.token_ids[start:end]]))
+            for picture in prompt.inputs["pictures"]:
+                each = len(picture.spots) // len(picture.seen.pixels)
+                for number, at in zip(*picture.within(start, end), strict=True):
+                    tile, place = divmod(number, each)
+                    embeds[0, at] = self._features(picture.seen, tile)[place].to(embeds.dtype)
             held, options = self._batch(embeds[..., 0], [cache])
             output = self.vendor_model(
                 inputs_embeds=embeds,
@@ -97,14 +83,19 @@ class AyaVision(CausalLm):
             for part in turn.parts
         ]
 
-    def _features(self, prompt: Prompt, tile: int) -> Any:
-        """What the vision model makes of a tile, shape (positions, hidden); computed once a prompt."""
-        known: dict[int, Any] = prompt.inputs["features"]
-        if tile not in known:
+    def _ready(self, picture: Any) -> Seen:
+        """A decoded picture as the processor makes it."""
+        mark = self._processor.image_token
+        batch = self._processor(text=[mark], images=[picture], add_special_tokens=False, return_tensors="pt")
+        return Seen(batch["input_ids"][0].tolist(), batch["pixel_values"])
+
+    def _features(self, seen: Seen, tile: int) -> Any:
+        """What the vision model makes of a tile, shape (positions, hidden); computed once."""
+        if tile not in seen.features:
             with RECORDER.span("encode image", patches=1):
-                seen = self._whole.get_image_features(prompt.inputs["tiles"][tile : tile + 1])
-            known[tile] = seen.reshape(-1, seen.shape[-1])
-        return known[tile]
+                features = self._whole.get_image_features(seen.pixels[tile : tile + 1])
+            seen.features[tile] = features.reshape(-1, features.shape[-1])
+        return seen.features[tile]
 
 
 def load_aya_vision(

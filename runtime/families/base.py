@@ -34,7 +34,18 @@ class Prompt:
     """One item a position: what a cached position must equal to be reused. Token ids, but for positions
     that stand for something else, such as a picture's, where it is the token and the picture's hash."""
     inputs: dict[str, Any] = field(default_factory=dict)
-    """What the family's model wants beside the ids (pixel values, grid sizes, …)."""
+    """What the family's model wants beside the ids (pictures, their positions, …)."""
+    answered: int = 0
+    """How many of its last tokens are those of an answer that goes on."""
+
+    def followed_by(self, token_ids: Sequence[int], **inputs: Any) -> Prompt:
+        """The same with more tokens of the answer at its end, and other `inputs` of those names."""
+        return Prompt(
+            [*self.token_ids, *token_ids],
+            [*self.identity, *token_ids],
+            self.inputs | inputs,
+            self.answered + len(token_ids),
+        )
 
 
 class KvCache(Protocol):
@@ -88,8 +99,14 @@ class FamilyModel(Protocol):
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
-        """The rendered conversation as tokens, with the pictures its turns name."""
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
+        """The rendered conversation as tokens, with the pictures its turns name.
+
+        `sharing` is how many pictures the room for pictures is meant for, whatever turns are there.
+        """
+
+    def continued(self, prompt: Prompt, token_ids: Sequence[int]) -> Prompt:
+        """The prompt with an answer's next tokens at its end, so that the answer can be read again."""
 
     def new_cache(self) -> KvCache:
         """An empty cache for one conversation."""

@@ -1,4 +1,4 @@
-"""BLIP: a model that describes one picture in a few words. It does not read questions.
+"""BLIP: a model that describes one picture in a few words. It takes no question, but the caption's beginning.
 
 The vision model looks at the picture once; the text model looks at what it saw with every token, so that
 stays with the conversation's cache. There is one slot, and nothing of a caption is of use to the next one.
@@ -6,7 +6,6 @@ stays with the conversation's cache. There is one slot, and nothing of a caption
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -18,9 +17,11 @@ from runtime.families.causal_lm import dispose_model, model_info, new_slot_cache
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening, image_kwargs
-from runtime.images import MODEL_SIDE, load_for_model
+from runtime.families.pictures import Album, Seen, encoded, paths_of
+from runtime.families.user_text import as_data, control_tokens
+from runtime.images import MODEL_SIDE
 from runtime.layout import LayoutRequest
-from runtime.messages import ImagePart, ModelInfo, Turn
+from runtime.messages import ModelInfo, Turn
 from runtime.tracing.recorder import RECORDER
 
 
@@ -32,30 +33,35 @@ class Caption:
         self._text = model.text_decoder
         self._images = images
         self._tokenizer = tokenizer
+        self._control = control_tokens(tokenizer)
+        self._album = Album(self._ready)
         self.info = info
         self.vocab_size = int(model.config.text_config.vocab_size)
         self.eos_ids = frozenset({int(model.config.text_config.sep_token_id)})
         self.slots = 1
 
     def render(self, turns: Sequence[Turn]) -> str:
-        """Nothing: a caption begins by itself."""
-        return ""
+        """How the caption begins: the last turn's text, or nothing."""
+        return as_data(turns[-1].text, self._control).strip()
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
-        """The token that begins a caption, with the last turn's picture as the vision model wants it.
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
+        """The token that begins a caption, the beginning that is given, and the last turn's picture.
 
         Raises RequestError for more than one; without any, the prompt has a length only.
         """
         begin = int(self._model.config.text_config.bos_token_id)
-        pictures = [part.path for part in turns[-1].parts if isinstance(part, ImagePart)]
-        if not pictures:
-            return Prompt([begin], [begin])
+        (given,) = encoded(self._tokenizer, [text])
+        pictures = paths_of(turns[-1:])
         if len(pictures) > 1:
             raise self._refused(f"{len(pictures)}")
-        picture = load_for_model(pictures[0], MODEL_SIDE)
-        pixels = self._images(images=picture, return_tensors="pt")["pixel_values"]
-        digest = hashlib.sha256(pixels.contiguous().numpy().tobytes()).hexdigest()
-        return Prompt([begin], [(begin, digest)], {"pixels": pixels})
+        if not pictures:
+            return Prompt([begin, *given], [begin, *given])
+        seen = self._album.look(pictures[0], MODEL_SIDE)
+        return Prompt([begin, *given], [(begin, seen.digest), *given], {"picture": seen})
+
+    def continued(self, prompt: Prompt, token_ids: Sequence[int]) -> Prompt:
+        """The prompt with a caption's next tokens at its end."""
+        return prompt.followed_by(token_ids)
 
     def new_cache(self) -> KvCache:
         """An empty cache on the text model's slot."""
@@ -70,19 +76,14 @@ class Caption:
         return 0
 
     def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Look at the picture and compute the caption's beginning; its logits, shape (vocab,).
+        """Look at the picture and compute positions `start..end`; the logits after them, shape (vocab,).
 
         Raises RequestError when there is no picture.
         """
-        import torch
-
-        pixels = prompt.inputs.get("pixels")
-        if pixels is None:
+        picture: Seen | None = prompt.inputs.get("picture")
+        if picture is None:
             raise self._refused("none")
-        with torch.inference_mode(), device_faults(self.info.title):
-            with RECORDER.span("encode image", patches=1):
-                seen = self._model.vision_model(pixel_values=pixels).last_hidden_state
-            cast("Any", cache).seen = seen
+        cast("Any", cache).seen = self._features(picture)
         return self._forward(prompt.token_ids[start:end], cache)
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
@@ -97,6 +98,23 @@ class Caption:
     def dispose(self) -> None:
         """Give the device memory back."""
         dispose_model(self._model)
+
+    def _ready(self, picture: Any) -> Seen:
+        """A decoded picture as the processor makes it."""
+        return Seen([], self._images(images=picture, return_tensors="pt")["pixel_values"])
+
+    def _features(self, seen: Seen) -> Any:
+        """What the vision model makes of the picture, shape (1, patches, hidden); computed once."""
+        import torch
+
+        if not seen.features:
+            with (
+                torch.inference_mode(),
+                device_faults(self.info.title),
+                RECORDER.span("encode image", patches=1),
+            ):
+                seen.features[0] = self._model.vision_model(pixel_values=seen.pixels).last_hidden_state
+        return seen.features[0]
 
     def _refused(self, count: str) -> RequestError:
         return RequestError(

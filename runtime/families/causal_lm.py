@@ -66,12 +66,16 @@ class CausalLm:
             ),
         )
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         """The rendered conversation as tokens."""
         # encode_batch releases the GIL, encode does not.
         encoding = self._tokenizer.backend_tokenizer.encode_batch([text], add_special_tokens=False)[0]
         ids = list(encoding.ids)
         return Prompt(token_ids=ids, identity=ids)
+
+    def continued(self, prompt: Prompt, token_ids: Sequence[int]) -> Prompt:
+        """The prompt with an answer's next tokens at its end; positions are counted one by one."""
+        return prompt.followed_by(token_ids)
 
     def new_cache(self) -> KvCache:
         """An empty cache for one conversation, on the first slot until it is placed."""

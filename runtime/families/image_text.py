@@ -2,8 +2,8 @@
 
 The adapter drives the two submodels itself: the vision model once for a picture, and only when the prefix
 cache does not already hold it; the text model chunk by chunk on embeddings. Positions are the reference's
-three-axis positions of the whole conversation, so a continued prefill and a continued decode count on where
-the picture left off.
+three-axis positions of the whole conversation, so a continued prefill, a continued decode and an answer that
+is read again count on where the picture left off.
 
 A *static* artifact was compiled for one picture of 224 x 224 pixels; a *dynamic* one takes any number and
 size.
@@ -11,7 +11,6 @@ size.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from math import isqrt
 from pathlib import Path
@@ -21,40 +20,33 @@ from runtime.config import DeviceChoice
 from runtime.errors import ImageError, ModelIncompleteError, RequestError
 from runtime.families import mrope, read_config
 from runtime.families.base import KvCache, Logits, Progress, Prompt
-from runtime.families.causal_lm import (
-    dispose_model,
-    eos_ids,
-    model_info,
-    new_slot_cache,
-)
-from runtime.families.decode_stream import DecodeStream
+from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info
 from runtime.families.faults import device_faults, from_template
 from runtime.families.opening import Opening, image_kwargs
-from runtime.families.user_text import as_data, control_tokens
-from runtime.images import MODEL_SIDE, load_for_model
+from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictures
+from runtime.families.user_text import as_data
+from runtime.images import MODEL_SIDE
 from runtime.layout import LayoutRequest
-from runtime.messages import ImagePart, ModelInfo, TextPart, Turn
+from runtime.messages import ModelInfo, TextPart, Turn
 from runtime.tracing.recorder import RECORDER
 
 LONGEST_ASPECT = 200
 """The processor's own limit of long side to short side."""
 
 
-class ImageText:
-    """A loaded image model with one conversation at a time on its slot."""
+class ImageText(CausalLm):
+    """A loaded image model: its text model, with pictures among the embeddings, positions on three axes."""
 
     def __init__(self, model: Any, processor: Any, info: ModelInfo, eos: frozenset[int]) -> None:
-        self._model = model
-        self._text = model.model.language_model
+        super().__init__(model.model.language_model, processor.tokenizer, info, eos)
+        self._whole = model
         self._processor = processor
-        self.info = info
-        self.eos_ids = eos
-        self.slots = 1
         self.dynamic = bool(model.config.dynamic_vision)
         """Whether any number and size of pictures is taken."""
         self._image_token = int(model.config.image_token_id)
         pictures = (processor.image_token, processor.video_token)
-        self._control = tuple({*control_tokens(processor.tokenizer), *pictures})
+        self._control = tuple({*self._control, *pictures})
+        self._album = Album(self._ready)
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -64,94 +56,91 @@ class ImageText:
             lambda: self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
         )
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         """The rendered conversation as tokens, with its pictures decoded and cut into patches."""
+        pictures = self._pictures(paths_of(turns), sharing)
+        pieces = encoded(self._tokenizer, text.split(self._processor.image_token))
+        prompt = with_pictures(self.info.title, pieces, pictures, self._image_token)
+        prompt.inputs["positions"] = self._positions(prompt.token_ids, pictures)
+        return prompt
+
+    def continued(self, prompt: Prompt, token_ids: Sequence[int]) -> Prompt:
+        """The prompt with an answer's tokens at its end; they count on behind the furthest position."""
         import torch
 
-        paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
-        pictures = self._pictures(paths)
-        batch = self._processor(text=[text], images=pictures or None, return_tensors="pt")
-        ids = batch["input_ids"][0].tolist()
-        grids = batch.get("image_grid_thw")
-        with torch.inference_mode():
-            positions = self._positions(batch, grids)
-        inputs: dict[str, Any] = {"positions": positions, "pixels": [], "grids": grids, "features": {}}
-        if grids is not None:
-            inputs["pixels"] = batch["pixel_values"].split(grids.prod(-1).tolist())
-        return Prompt(token_ids=ids, identity=self._identity(ids, inputs["pixels"], grids), inputs=inputs)
-
-    def new_cache(self) -> KvCache:
-        """An empty cache for one conversation on the text model's first slot."""
-        return new_slot_cache(self._text)
-
-    def reusable_prefix(self, prompt: Prompt, length: int) -> int:
-        """A prefill continues after any position, in the middle of a picture too: its features are whole."""
-        return length
+        positions = prompt.inputs["positions"]
+        first = int(positions.max()) + 1
+        more = torch.arange(first, first + len(token_ids)).expand(3, 1, -1)
+        return prompt.followed_by(token_ids, positions=torch.cat((positions, more), dim=-1))
 
     def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
+        """Compute positions `start..end`; returns the logits after the last, shape (vocab,).
+
+        A prefill continues after any position, in the middle of a picture too: its features are whole.
+        """
         import torch
 
         with torch.inference_mode(), device_faults(self.info.title):
-            embeds = self._text.embed_tokens(torch.tensor([prompt.token_ids[start:end]]))
+            embeds = self.vendor_model.embed_tokens(torch.tensor([prompt.token_ids[start:end]]))
             deeper = self._place_pictures(prompt, embeds, start, end)
             positions = prompt.inputs["positions"]
-            logits = self._forward(embeds, positions[:, :, start:end], cache, **deeper)
+            (logits,) = self._see(embeds, positions[:, :, start:end], [cache], **deeper)
             if end == len(prompt.token_ids):
                 # Where decoding goes on: the vendor saves and restores this offset with the cache.
                 cast("Any", cache).rope_deltas = (positions.max() + 1 - end).reshape(1, 1)
             return logits
 
-    def place(self, cache: KvCache, slot: int) -> KvCache:
-        """There is one slot."""
-        return cache
-
     def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
-        """Compute one more position for the one conversation; its logits, (vocab,)."""
+        """Compute one more position for each conversation, in one call; their logits, each (vocab,)."""
         import torch
 
-        (token_id,), (cache,) = token_ids, caches
         with torch.inference_mode(), device_faults(self.info.title):
-            embeds = self._text.embed_tokens(torch.tensor([[token_id]]))
-            position = cast("Any", cache).rope_deltas + cache.get_seq_length()
-            return [self._forward(embeds, position.reshape(1, 1, 1).expand(3, 1, 1), cache)]
-
-    def token_stream(self) -> DecodeStream:
-        """A new incremental detokeniser."""
-        return DecodeStream(self._processor.tokenizer)
+            embeds = self.vendor_model.embed_tokens(torch.tensor([[token_id] for token_id in token_ids]))
+            next_ones = [int(cast("Any", cache).rope_deltas) + cache.get_seq_length() for cache in caches]
+            positions = torch.tensor(next_ones).reshape(1, -1, 1).expand(3, -1, 1)
+            return self._see(embeds, positions, caches)
 
     def dispose(self) -> None:
         """Give the device memory back; caches of this model are lost."""
-        dispose_model(self._model)
+        dispose_model(self._whole)
 
     # -- pictures -----------------------------------------------------------------------------
 
-    def _pictures(self, paths: list[str]) -> list[Any]:
-        """The pictures as the processor wants them; raises ImageError or RequestError."""
+    def _pictures(self, paths: list[str], sharing: int) -> list[Seen]:
+        """The pictures as the vision network wants them; raises ImageError or RequestError."""
         if not self.dynamic and len(paths) > 1:
             raise RequestError(
-                f"{self.info.title} looks at one picture at a time; this question has {len(paths)}.",
-                remedy="Ask about one picture, or load a model compiled for several.",
+                f"{self.info.title} looks at one picture at a time; this conversation has {len(paths)}.",
+                remedy="Ask about one picture in a new chat, or load a model compiled for several.",
                 unharmed="The pictures and their answers are unharmed.",
             )
-        pictures = [load_for_model(path, self._longest_side(len(paths))) for path in paths]
-        for path, picture in zip(paths, pictures, strict=True):
-            long, short = max(picture.size), min(picture.size)
-            if self.dynamic and long >= LONGEST_ASPECT * short:
+        pictures = []
+        for path in paths:
+            try:
+                pictures.append(self._album.look(path, self._longest_side(sharing)))
+            except _TooNarrowError:
                 raise ImageError(
                     f"{Path(path).name} is too narrow for {self.info.title}: "
                     f"it takes pictures up to {LONGEST_ASPECT} times as long as wide.",
                     remedy="Cut out the part you are asking about.",
-                )
+                ) from None
         return pictures
 
-    def _longest_side(self, count: int) -> int:
+    def _ready(self, picture: Any) -> Seen:
+        """A decoded picture as the vendor's processor makes it; raises _TooNarrowError."""
+        if self.dynamic and max(picture.size) >= LONGEST_ASPECT * min(picture.size):
+            raise _TooNarrowError
+        mark = self._processor.image_token
+        batch = self._processor(text=[mark], images=[picture], add_special_tokens=False, return_tensors="pt")
+        return Seen(batch["input_ids"][0].tolist(), batch["pixel_values"], batch["image_grid_thw"])
+
+    def _longest_side(self, sharing: int) -> int:
         """Half of the context is for the pictures; a picture token covers one merged patch."""
         if not self.dynamic:
             return MODEL_SIDE
-        vision = self._model.config.vision_config
+        vision = self._whole.config.vision_config
         unit = int(vision.patch_size) * int(vision.spatial_merge_size)
-        tokens = max(1, self.info.context_length // 2 // max(1, count))
+        tokens = max(1, self.info.context_length // 2 // max(1, sharing))
         return min(MODEL_SIDE, isqrt(tokens) * unit)
 
     def _content(self, turn: Turn) -> list[dict[str, str]]:
@@ -163,24 +152,17 @@ class ImageText:
                 content.append({"type": "image"})
         return content
 
-    def _identity(self, ids: list[int], pixels: Sequence[Any], grids: Any) -> list[Any]:
-        """Token ids; a picture's positions carry the hash of its patches beside the token."""
-        merge = int(self._model.config.vision_config.spatial_merge_size) ** 2
-        digests = []
-        for index, patches in enumerate(pixels):
-            grid = grids[index].numpy().tobytes()
-            digest = hashlib.sha256(patches.contiguous().numpy().tobytes() + grid).hexdigest()
-            digests += [digest] * (patches.shape[0] // merge)
-        waiting = iter(digests)
-        return [(token, next(waiting)) if token == self._image_token else token for token in ids]
-
-    def _positions(self, batch: Any, grids: Any) -> Any:
+    def _positions(self, ids: list[int], pictures: Sequence[Seen]) -> Any:
         """The reference's positions of the whole prompt, shape (3, 1, tokens)."""
-        rope_index = self._model.model.get_rope_index
-        kwargs = {"image_grid_thw": grids, "attention_mask": batch["attention_mask"]}
-        if "mm_token_type_ids" in batch:  # transformers >= 5
-            kwargs["mm_token_type_ids"] = batch["mm_token_type_ids"]
-        positions, _ = rope_index(batch["input_ids"], **kwargs)
+        import torch
+
+        tokens = torch.tensor([ids])
+        grids = torch.cat([seen.grid for seen in pictures]) if pictures else None
+        kwargs = {"image_grid_thw": grids, "attention_mask": torch.ones_like(tokens)}
+        if hasattr(self._processor, "create_mm_token_type_ids"):  # transformers >= 5
+            kwargs["mm_token_type_ids"] = (tokens == self._image_token).int()
+        with torch.inference_mode():
+            positions, _ = self._whole.model.get_rope_index(tokens, **kwargs)
         return positions
 
     def _place_pictures(self, prompt: Prompt, embeds: Any, start: int, end: int) -> dict[str, Any]:
@@ -192,16 +174,10 @@ class ImageText:
 
         shown = torch.zeros(1, end - start, dtype=torch.bool)
         deeper: list[list[Any]] = []
-        merge = int(self._model.config.vision_config.spatial_merge_size) ** 2
-        spots = [index for index, token in enumerate(prompt.token_ids) if token == self._image_token]
-        first = 0
-        for index, patches in enumerate(prompt.inputs["pixels"]):
-            own = spots[first : first + patches.shape[0] // merge]
-            first += len(own)
-            inside = [number for number, spot in enumerate(own) if start <= spot < end]
+        for picture in prompt.inputs["pictures"]:
+            inside, places = picture.within(start, end)
             if inside:
-                features, *more = self._features(prompt, index)
-                places = [own[number] - start for number in inside]
+                features, *more = self._features(picture.seen)
                 embeds[0, places] = features[inside].to(embeds.dtype)
                 shown[0, places] = True
                 deeper.append([features[inside] for features in more])
@@ -210,23 +186,25 @@ class ImageText:
         layers = [torch.cat(parts) for parts in zip(*deeper, strict=True)]
         return {"visual_pos_masks": shown, "deepstack_visual_embeds": layers}
 
-    def _features(self, prompt: Prompt, index: int) -> list[Any]:
+    def _features(self, seen: Seen) -> list[Any]:
         """What the vision model makes of a picture for the embeddings, and for the first layers if they look
-        too; each of shape (tokens, hidden). Computed once a prompt."""
-        known: dict[int, list[Any]] = prompt.inputs["features"]
-        if index not in known:
-            patches, grid = prompt.inputs["pixels"][index], prompt.inputs["grids"][index : index + 1]
-            with RECORDER.span("encode image", patches=int(patches.shape[0])):
-                output = self._model.model.visual(patches.float(), grid_thw=grid)
+        too; each of shape (tokens, hidden). Computed once."""
+        if not seen.features:
+            with RECORDER.span("encode image", patches=int(seen.pixels.shape[0])):
+                output = self._whole.model.visual(seen.pixels.float(), grid_thw=seen.grid)
             # Before transformers 5 a plain tensor, or a pair.
             embeds, deeper = output if isinstance(output, tuple) else (output, None)
             embeds = getattr(output, "pooler_output", embeds)
-            known[index] = [embeds, *(getattr(output, "deepstack_features", deeper) or ())]
-        return known[index]
+            seen.features[0] = [embeds, *(getattr(output, "deepstack_features", deeper) or ())]
+        features: list[Any] = seen.features[0]
+        return features
 
-    def _forward(self, embeds: Any, positions: Any, cache: KvCache, **deeper: Any) -> Logits:
-        output = self._text(
+    def _see(self, embeds: Any, positions: Any, caches: Sequence[KvCache], **deeper: Any) -> list[Logits]:
+        """One call for rows of equal length; the logits after each row's last token."""
+        cache, options = self._batch(embeds[..., 0], caches)
+        output = self.vendor_model(
             **deeper,
+            **options,
             inputs_embeds=embeds,
             position_ids=positions,
             past_key_values=cache,
@@ -234,7 +212,12 @@ class ImageText:
             logits_to_keep=1,
             npu_prefill_chunk_size=int(embeds.shape[1]),
         )
-        return cast("Logits", output.last_hidden_state.reshape(-1).numpy())
+        logits = output.last_hidden_state.reshape(len(caches), -1).numpy()
+        return [logits[row] for row in range(len(caches))]
+
+
+class _TooNarrowError(Exception):
+    """The reference's processor takes no picture of that shape."""
 
 
 def load_image_text(

@@ -84,9 +84,12 @@ class FreeModel:
     def render(self, turns: Sequence[Turn]) -> str:
         return ""
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         ids = [index * 7 % self.vocab_size for index in range(PROMPT_TOKENS)]
         return Prompt(ids, ids)
+
+    def continued(self, prompt: Prompt, token_ids: Sequence[int]) -> Prompt:
+        return prompt.followed_by(token_ids)
 
     def new_cache(self) -> FreeCache:
         return FreeCache()

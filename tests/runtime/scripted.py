@@ -91,9 +91,12 @@ class ScriptedModel:
     def render(self, turns: Sequence[Turn]) -> str:
         return "".join(turn.text for turn in turns)
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         ids = [1 + ord(character) % (VOCAB - 1) for character in text]
         return Prompt(ids, ids)
+
+    def continued(self, prompt: Prompt, token_ids: Sequence[int]) -> Prompt:
+        return prompt.followed_by(token_ids)
 
     def new_cache(self) -> ScriptedCache:
         return ScriptedCache()

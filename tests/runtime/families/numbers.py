@@ -38,7 +38,7 @@ class Numbers(CausalLm):
     def render(self, turns: Sequence[Turn]) -> str:
         return " ".join(turn.text for turn in turns)
 
-    def tokenise(self, text: str, turns: Sequence[Turn]) -> Prompt:
+    def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         ids = [int(word) for word in text.split()]
         return Prompt(ids, ids)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from PIL import Image
 
 from runtime.layout import LayoutRequest, PartLayout
 from runtime.messages import Failed, Finished, Generate, ImagePart, TextDelta, TextPart, Turn
+from runtime.messages.chat import Priority
 from runtime.sampling_params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.runtime.conftest import Networks
@@ -65,11 +66,23 @@ def talk(checkpoint: Path) -> Iterator[Talk]:
     talk.engine.close()
 
 
-def described(talk: Talk, name: str, *pictures: Path) -> list[Any]:
-    parts = (*(ImagePart(str(path)) for path in pictures), TextPart("What is this?"))
-    wanted = SamplingRequest(temperature=0.0, max_tokens=COUNT)
-    talk.engine.handle(Generate(name, name.split("/")[0], "tiny", (Turn("user", parts),), wanted, 1))
+def described(
+    talk: Talk, name: str, *pictures: Path, begins: str = "", priority: Priority = "interactive"
+) -> list[Any]:
+    send(talk, name, *pictures, begins=begins, priority=priority)
     talk.run()
+    return events_of(talk, name)
+
+
+def send(
+    talk: Talk, name: str, *pictures: Path, begins: str = "", priority: Priority = "interactive"
+) -> None:
+    turn = Turn("user", (*(ImagePart(str(path)) for path in pictures), TextPart(begins)))
+    wanted = SamplingRequest(temperature=0.0, max_tokens=COUNT)
+    talk.engine.handle(Generate(name, name.split("/")[0], "tiny", (turn,), wanted, 1, priority))
+
+
+def events_of(talk: Talk, name: str) -> list[Any]:
     return [event for event in talk.events if getattr(event, "request_id", None) == name]
 
 
@@ -79,15 +92,16 @@ def words(events: list[Any]) -> list[int]:
     return [int(word[1:]) for word in text.split()]
 
 
-def expected(checkpoint: Path, picture: Path) -> list[int]:
+def expected(checkpoint: Path, picture: Path, begins: Sequence[int] = ()) -> list[int]:
     from transformers import BlipForConditionalGeneration, BlipImageProcessor
 
     plain = BlipForConditionalGeneration.from_pretrained(checkpoint).eval()
     with Image.open(picture) as image:
         pixels = BlipImageProcessor.from_pretrained(checkpoint)(images=image, return_tensors="pt")
     with torch.inference_mode():
-        output = plain.generate(**pixels, max_new_tokens=COUNT, do_sample=False)[0].tolist()
-    return [token for token in output if token not in (START, STOP)]
+        given = {"input_ids": torch.tensor([[0, *begins, 0]])} if begins else {}
+        output = plain.generate(**pixels, **given, max_new_tokens=COUNT, do_sample=False)[0].tolist()
+    return [token for token in output[1 + len(begins) :] if token not in (START, STOP)]
 
 
 def test_captions_are_those_of_plain_transformers(talk: Talk, checkpoint: Path, tmp_path: Path) -> None:
@@ -99,6 +113,32 @@ def test_captions_are_those_of_plain_transformers(talk: Talk, checkpoint: Path, 
     assert captions[:2] == [expected(checkpoint, path) for path in pictures]
     assert captions[0] == captions[2] != captions[1], "what was seen of one picture is not kept for another"
     assert len({*captions[0], *captions[1]}) > 3, "a model that repeats itself proves little"
+
+
+def test_a_caption_begins_as_it_is_asked_to(talk: Talk, checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    noise(60, 40).save(path)
+    begun = words(described(talk, "begun", path, begins="  t50 t60\nt70 "))
+    assert begun == expected(checkpoint, path, (50, 60, 70)) != expected(checkpoint, path)
+    marked, unknown = (words(described(talk, text, path, begins=text)) for text in ("<end> t50", "what t50"))
+    assert marked == unknown, "what looks like a mark of the tokenizer is text, here an unknown word"
+
+
+def test_a_caption_whose_kv_is_lost_goes_on(talk: Talk, checkpoint: Path, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{seed}.png" for seed in range(2)]
+    for seed, path in enumerate(paths):
+        noise(60, 40, seed).save(path)
+    send(talk, "behind", paths[0], begins="t50", priority="background")
+    for _ in range(8):
+        talk.engine.step()
+    send(talk, "quick", paths[1])
+    entry = dict(talk.engine._caches._caches.entries())["behind"]  # type: ignore[union-attr]
+    while entry.cache.is_resident:
+        assert talk.engine.step()
+    entry.cache.layers[0]._host_valid_len = 1  # type: ignore[attr-defined]  # as after a board was taken away
+    talk.run()
+    assert words(events_of(talk, "behind")) == expected(checkpoint, paths[0], (50,))
+    assert words(events_of(talk, "quick")) == expected(checkpoint, paths[1])
 
 
 def test_one_picture_no_more_and_no_fewer(talk: Talk, tmp_path: Path) -> None:

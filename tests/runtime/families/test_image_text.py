@@ -35,12 +35,14 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
+from runtime.messages.chat import Priority
 from runtime.sampling_params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from runtime.tracing.recorder import RECORDER
 from tests.tiny_qwen2_vl import make_checkpoint
 
 TOKENS = 20
+GREEDY = SamplingRequest(temperature=0.0, max_tokens=TOKENS)
 QUESTION = "What is in this picture?"
 
 
@@ -93,14 +95,20 @@ class Session:
     def info(self) -> ModelInfo:
         return next(event.info for event in self.events if isinstance(event, ModelLoaded))
 
-    def submit(self, *turns: Turn, conversation: str = "c") -> str:
+    def submit(
+        self,
+        *turns: Turn,
+        conversation: str = "c",
+        priority: Priority = "interactive",
+        sampling: SamplingRequest = GREEDY,
+    ) -> str:
         request_id = f"r{next(self.numbers)}"
-        sampling = SamplingRequest(temperature=0.0, max_tokens=TOKENS)
-        self.engine.handle(Generate(request_id, conversation, "vl", turns, sampling, time.perf_counter_ns()))
+        now = time.perf_counter_ns()
+        self.engine.handle(Generate(request_id, conversation, "vl", turns, sampling, now, priority))
         return request_id
 
-    def ask(self, *turns: Turn, conversation: str = "c") -> Outcome:
-        request_id = self.submit(*turns, conversation=conversation)
+    def ask(self, *turns: Turn, conversation: str = "c", sampling: SamplingRequest = GREEDY) -> Outcome:
+        request_id = self.submit(*turns, conversation=conversation, sampling=sampling)
         window = RECORDER.start(max_events=10_000, max_seconds=60)
         try:
             while self.engine.step():
@@ -322,7 +330,11 @@ def test_the_layout_reaches_both_networks(models: Models) -> None:
     layout = session.info.layout
     session.engine.close()
     assert layout is not None
-    assert (layout.core_mode, layout.clusters, layout.models) == ("global4", ("0:1",), 2)
+    assert (layout.core_mode, layout.clusters) == ("global4", ("0:1",))
+    assert {(part.part, part.core_mode) for part in layout.parts} == {
+        ("vision", "global4"),
+        ("text", "global4"),
+    }
 
 
 def test_a_folder_without_one_of_its_networks_is_not_loaded(models: Models, tmp_path: Path) -> None:
