@@ -126,13 +126,16 @@ def vendor_stack() -> ModuleType:
     """`transformers_mblt` with every architecture registered; the first call imports torch (seconds)."""
     _require_active()
     with _LOCK:
-        # Qwen3-ASR needs a package of its own; the other architectures do not care.
+        # An older transformers does not know every architecture; the others do not care.
         warnings.filterwarnings("ignore", "Skipping Mobilint architecture", RuntimeWarning)
         import transformers_mblt
         from transformers.utils import logging
 
+        from runtime.qwen_asr import qwen_asr_names
+
         logging.disable_progress_bar()  # the program shows its own; a terminal belongs to the answer
-        transformers_mblt.register()
+        with qwen_asr_names():
+            transformers_mblt.register()
     module: ModuleType = transformers_mblt
     return module
 

@@ -42,10 +42,9 @@ def require_plain_files(folder: Path, config: Mapping[str, Any]) -> None:
             continue
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise _damaged(folder, f"{path.name} is neither a file nor a folder")
-    for key, value in config.items():
-        for name in value if isinstance(value, list) else (value,):
-            if key.endswith("mxq_path") and isinstance(name, str) and not _is_inside(name):
-                raise _damaged(folder, f"{key} in config.json names {name}, which is not in the folder")
+    for key, name in _compiled_models(config):
+        if not _is_inside(name):
+            raise _damaged(folder, f"{key} in config.json names {name}, which is not in the folder")
 
 
 @contextmanager
@@ -58,6 +57,18 @@ def loading(folder: Path, files: str) -> Iterator[None]:
     except Exception as error:  # what these libraries raise for a bad file has no class in common
         detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         raise _damaged(folder, f"{files} cannot be used", detail) from error
+
+
+def _compiled_models(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and value of all that names one, in the configurations of submodels too."""
+    waiting: list[Mapping[str, Any]] = [config]
+    while waiting:
+        for key, value in waiting.pop().items():
+            if isinstance(value, Mapping):
+                waiting.append(value)
+            elif str(key).endswith("mxq_path"):
+                names = value if isinstance(value, list) else [value]
+                yield from ((key, name) for name in names if isinstance(name, str))
 
 
 def _is_inside(name: str) -> bool:

@@ -28,7 +28,7 @@ class Task:
 
     request_id: str
     language: str
-    """ISO code."""
+    """ISO code; empty lets a model decide that could not guess it."""
     word_times: bool
     cancelled: Callable[[], bool]
 
@@ -38,6 +38,7 @@ class LanguageGuess:
     """The language of a window and how sure the model is (0..1)."""
 
     code: str
+    """Empty when the model could not tell."""
     probability: float
 
 
@@ -50,8 +51,8 @@ class SpeechEngine(Protocol):
     languages: tuple[str, ...]
     """ISO codes it understands."""
 
-    def guess_language(self, window: Window) -> LanguageGuess:
-        """Which language is spoken."""
+    def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
+        """Which language is spoken; means nothing once `cancelled` says so."""
 
     def transcribe(self, window: Window, task: Task) -> Iterator[Segment]:
         """Segments as they come, in file time and within the window; ends early when cancelled.
@@ -81,13 +82,11 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
 
         with building(progress), smaller_advised(folder, command.layout):
             return load_npu_lfm2_audio(command, config.device, progress)
-    if family in ("mobilint-qwen3_asr", "qwen3_asr"):
-        raise ModelUnsupportedError(
-            f"{folder.name} is a Qwen3-ASR model, which cannot run in this program: the package with its "
-            "code, qwen-asr, wants transformers 4, and all else here needs transformers 5.",
-            remedy="Choose a Whisper model for the NPU; Qwen3-ASR needs an environment of its own.",
-            unharmed="Other models and your transcripts are unharmed.",
-        )
+    if family == "mobilint-qwen3_asr":
+        from runtime.speech.npu_qwen3_asr import load_npu_qwen3_asr
+
+        with building(progress), smaller_advised(folder, command.layout):
+            return load_npu_qwen3_asr(command, config.device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",
         remedy="Choose a Whisper model: for the NPU, or in CTranslate2 form for the host CPU.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ class FasterWhisper:
         self.title = f"{info.title} · {DEVICE}"
         self.languages = info.languages
 
-    def guess_language(self, window: Window) -> LanguageGuess:
-        """Which language is spoken."""
+    def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
+        """Which language is spoken; one call, which cannot be cancelled."""
+        del cancelled
         code, probability, _ = self._model.detect_language(audio=window.samples)
         return LanguageGuess(code, float(probability))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from runtime.audio.times import clock
@@ -14,6 +14,10 @@ _LOOP_REPEATS = 8
 _LONGEST_LOOP = 8
 _FASTEST_WORDS = 8.0
 """Words per second; nobody speaks faster for long."""
+_UNSPACED = r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+"""Thai, Japanese and Chinese, written without spaces: each character counts as a word in a loop."""
+_STUCK_REPEATS = 16
+_LONGEST_STUCK = 16
 _SHORT_SPEECH = 0.5
 _NO_SPEECH = 0.6
 
@@ -41,13 +45,23 @@ def invented(window: Window, no_speech: float) -> bool:
 
 def doubt(segment: Segment) -> str:
     """In words, why the segment may be wrong; empty when nothing speaks against it. Text is never deleted."""
-    words = re.findall(r"\w+", segment.text.lower())
-    if _loops(words):
+    text = segment.text.lower()
+    words = re.findall(r"\w+", text)
+    if _loops(re.findall(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+", text)):
         return f"The text at {clock(segment.start)} repeats itself; the sound there may be unclear."
     seconds = segment.end - segment.start
     if len(words) > 8 and seconds > 0 and len(words) / seconds > _FASTEST_WORDS:
         return f"The text at {clock(segment.start)} is longer than can be spoken there."
     return ""
+
+
+def is_stuck(tokens: Sequence[int]) -> bool:
+    """Whether an answer in the making repeats its last few tokens over and over, and will never end."""
+    for size in range(1, _LONGEST_STUCK + 1):
+        tail = tokens[-size * _STUCK_REPEATS :]
+        if len(tail) == size * _STUCK_REPEATS and tail[size:] == tail[:-size]:
+            return True
+    return False
 
 
 def _clamp_word(word: Word, start: float, end: float) -> Word:

@@ -20,44 +20,9 @@ from runtime.simulator.build import build_artifact
 from runtime.simulator.roles import make_executor
 from tests.simulator import hear_with_vendor, other_transformers
 from tests.simulator.checkpoints import unsettle
+from tests.simulator.qwen3_asr import MELS, SOUND, configuration
 
-MELS, SOUND = 16, 7
 SECONDS = (1, 3)
-
-
-def configuration(**audio: Any) -> Any:
-    from transformers import Qwen3ASRConfig
-
-    # Where a window is one second, the reference hears as the vendor's compiled encoder does.
-    settings = {"n_window": 50, "n_window_infer": 100, "num_mel_bins": MELS} | audio
-    return Qwen3ASRConfig(
-        audio_config={
-            "d_model": 32,
-            "encoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "encoder_ffn_dim": 40,
-            "output_dim": 48,
-            "downsample_hidden_size": 6,
-            "initializer_range": 0.25,
-            **settings,
-        },
-        text_config={
-            "vocab_size": 89,
-            "hidden_size": 48,
-            "intermediate_size": 64,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 6,
-            "num_key_value_heads": 2,
-            "head_dim": 16,
-            "max_position_embeddings": 256,
-            "initializer_range": 0.25,
-            "tie_word_embeddings": False,
-        },
-        tie_word_embeddings=False,
-        audio_token_id=SOUND,
-        pad_token_id=0,
-        eos_token_id=[1],
-    )
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.audio.windows import Window
 from runtime.messages import Segment, Word
-from runtime.speech.guards import clamp, doubt, invented
+from runtime.speech.guards import clamp, doubt, invented, is_stuck
 from runtime.speech.timestamps import split_segments
 
 
@@ -43,6 +43,10 @@ def test_text_in_hardly_any_voice_is_dropped_only_when_the_model_doubts_it() -> 
     [
         ("go " * 8, True),
         ("thank you very much " * 9, True),
+        ("谢谢" * 8, True),
+        ("ありがとう" * 8, True),
+        ("ขอบคุณ" * 8, True),
+        ("我们今天下午三点在会议室开会讨论明年的预算和计划", False),
         ("ha ha ha no", False),
         ("Ask not what your country can do for you, ask what you can do for your country.", False),
     ],
@@ -55,6 +59,23 @@ def test_speech_faster_than_a_mouth_is_flagged() -> None:
     text = "one two three four five six seven eight nine ten eleven twelve"
     assert "1:20" in doubt(Segment(80.0, 81.0, text))
     assert doubt(Segment(80.0, 86.0, text)) == ""
+
+
+@pytest.mark.parametrize(
+    ("tokens", "stuck"),
+    [
+        ([1, 2, 3, *[7] * 16], True),
+        ([1, 2, 3, *[7] * 15], False),
+        ([9, *[4, 5, 6] * 16], True),
+        ([9, *[4, 5, 6] * 15], False),
+        ([*[4, 5, 6] * 16, 9], False),
+        ([*range(16)] * 16, True),
+        ([*range(17)] * 16, False),
+        ([], False),
+    ],
+)
+def test_an_answer_that_only_repeats_itself_is_given_up(tokens: list[int], stuck: bool) -> None:
+    assert is_stuck(tokens) is stuck
 
 
 # Tokens below 100 are text, 100..109 special, from 110 on times of 20 ms each.

@@ -275,7 +275,7 @@ def test_a_damaged_model_is_named_and_the_lane_goes_on(
         (None, "model.not_found"),
         ({}, "model.incomplete"),
         ({"config.json": '{"model_type": "mobilint-llama"}'}, "model.unsupported"),
-        ({"config.json": '{"model_type": "mobilint-qwen3_asr"}'}, "model.unsupported"),
+        ({"config.json": '{"model_type": "mobilint-qwen3_asr"}'}, "model.incomplete"),
         ({"config.json": '{"model_type": "mobilint-whisper"}'}, "model.incomplete"),
     ],
 )
