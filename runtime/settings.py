@@ -198,6 +198,16 @@ _CACHE = (
         "that comes meanwhile goes first.",
         takes_effect=_NEXT_LOAD,
     ),
+    Setting(
+        "advanced.kv_block", "integer", _KV.block, "Block",
+        "Times are kept by length: one block, two, four, and so on.",
+        minimum=16, maximum=4096, step=16, unit="tokens", takes_effect=_NEXT_LOAD,
+    ),
+    Setting(
+        "advanced.kv_calibration_blocks", "numbers", _KV.calibration_blocks, "Lengths measured",
+        "In blocks. What does not fit into the model's context is left out.",
+        minimum=1, maximum=1024, example="1, 2, 4, 8", takes_effect=_NEXT_LOAD,
+    ),
 )  # fmt: skip
 
 _WATCHDOG = (
@@ -212,16 +222,6 @@ _WATCHDOG = (
         "When loading a model has not got any further for this long, it is given up. A large model on a slow "
         "disk needs some minutes; a load can be cancelled at any time.",
         minimum=30, maximum=36_000, step=60, unit="seconds", takes_effect="after a restart",
-    ),
-    Setting(
-        "advanced.kv_block", "integer", _KV.block, "Block",
-        "Times are kept by length: one block, two, four, and so on.",
-        minimum=16, maximum=4096, step=16, unit="tokens", takes_effect=_NEXT_LOAD,
-    ),
-    Setting(
-        "advanced.kv_calibration_blocks", "numbers", _KV.calibration_blocks, "Lengths measured",
-        "In blocks. What does not fit into the model's context is left out.",
-        minimum=1, maximum=1024, example="1, 2, 4, 8", takes_effect=_NEXT_LOAD,
     ),
 )  # fmt: skip
 
@@ -255,8 +255,9 @@ _OTHERS = (
     ),
     Setting(
         "storage.keep_kv", "switch", _KV.keep_on_disk, "Keep caches of conversations on the disk",
-        "A long conversation then goes on at once after a restart. The files reveal what the conversation "
-        "is about, as the conversation itself does, and are deleted with it.",
+        "A long conversation then goes on at once after a restart. Written whenever nobody waits, for every "
+        "model but those that describe one picture (BLIP): their next answer cannot use it. The files reveal "
+        "what the conversation is about, as the conversation itself does, and are deleted with it.",
         takes_effect=_NEXT_ANSWER,
     ),
     Setting(
