@@ -15,13 +15,7 @@ from pathlib import Path
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.detokenizer import StopStrings
 from runtime.device_call import DeviceCall
-from runtime.errors import (
-    BadLogitsError,
-    DeviceError,
-    ErrorInfo,
-    MbltError,
-    to_info,
-)
+from runtime.errors import BadLogitsError, DeviceError, ErrorInfo, MbltError, to_info
 from runtime.families import load_model
 from runtime.families.base import FamilyModel, Progress, token_text
 from runtime.kv_keeper import KvKeeper
@@ -106,6 +100,7 @@ class Engine:
         if plan is None:
             return self._work_when_quiet()
         if isinstance(plan, Admit):
+            self._note_admission(plan)
             self._guarded(plan.request, lambda: self._admit(plan.request, plan.slot))
         elif isinstance(plan, Prefill):
             self._guarded(plan.request, lambda: self._prefill(plan.request, plan.start, plan.end))
@@ -252,6 +247,11 @@ class Engine:
         )
         self._post(PrefillProgress(request.id, lease.kept, lease.kept, total))
 
+    def _note_admission(self, plan: Admit) -> None:
+        """Write the reason into a recording, and tell those that wait where they are now."""
+        RECORDER.instant("admit", request=plan.request.id, slot=plan.slot, reason=plan.reason)
+        self._post_positions()
+
     def _loaded(self, model_id: str) -> tuple[FamilyModel, Steps, KvKeeper]:
         model, steps, caches = self._model, self._steps, self._caches
         if model is None or steps is None or caches is None or model.info.model_id != model_id:
@@ -302,7 +302,9 @@ class Engine:
             self._guarded(request, partial(self._commit, request, row))
 
     def _commit(self, request: Request, drawn: Drawn) -> None:
-        """Go on with the tokens drawn, up to one that ends the answer."""
+        """Go on with the tokens drawn, up to one that ends the answer; not when it is not wanted any more."""
+        if self._marks.is_cancelled(request.id):
+            return
         for token_id in tokens_of(request, drawn):
             if not self._take(request, token_id):
                 return
@@ -389,5 +391,5 @@ class Engine:
         self._post_positions()
 
     def _post_positions(self) -> None:
-        for request, position in self._scheduler.positions():
+        for request, position in self._scheduler.moved():
             self._post(Queued(request.id, position))

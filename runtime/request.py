@@ -103,6 +103,8 @@ class Request:
     clock: Clock
     running: Running | None = None
     output_ids: list[int] = field(default_factory=list)
+    turn: float = 0.0
+    """Its conversation's place among the others; the scheduler's."""
 
     @classmethod
     def of(cls, command: Generate) -> Request:

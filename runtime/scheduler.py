@@ -10,17 +10,18 @@ requests of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.request import Request
 
 PATIENCE = 8
-"""Interactive requests in a row before a waiting background request goes first."""
+"""Interactive requests, or chunks of their prompts, in a row before background work that waits goes first."""
 
 QUANTUM = 8
-"""Steps it then has before it may have to give way again."""
+"""Tokens that a request which so came to a slot has before it may have to give way again; a chunk counts
+for all of them, so that nobody waits longer for it than for one chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Admit:
 
     request: Request
     slot: int
+    reason: str
+    """Why now, in words."""
+    gave_way: Request | None = None
+    """The request that had the slot and waits again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,132 +59,188 @@ class Scheduler:
     """The queue, and the requests that hold slots."""
 
     def __init__(self, slots: int = 1) -> None:
-        self._waiting: list[tuple[int, Request]] = []
-        """Each with its turn: a conversation's requests take one turn each, all conversations share them."""
-        self._turn = 0
-        self._next_turn: dict[str, int] = {}
+        self._waiting: list[Request] = []
         self._active: dict[int, Request] = {}
-        self._slots = slots
-        self._homes: dict[str, int] = {}
-        self._last_use = dict.fromkeys(range(slots), 0)
-        self._admitted = 0
+        self._turn = 0.0
+        """A conversation's requests take one turn each, and a turn is over when so many have ended as there
+        are conversations: who comes while it lasts still takes part in it, but cannot hold up the next."""
         self._passed_over = 0
-        self._shield = 0
+        """Interactive requests admitted in a row while a background one waited."""
+        self._chunks_passed_over = 0
+        """The same of chunks, while a background prompt was being read."""
+        self._shielded = ""
+        """The request that does not give way, by id, so that nothing of it is kept once it has ended."""
+        self._credit = 0
+        """What it has left of its quantum."""
         self._decoded_last = True
-        self._prefilled_last: Request | None = None
+        self._told: dict[str, int] = {}
+        self.resize(slots)
 
     def resize(self, slots: int) -> None:
         """Another model with that many slots; nothing may be active."""
         assert not self._active
         self._slots = slots
-        self._homes.clear()
+        self._count = 0
+        """Admissions and chunks, to tell what was longer ago."""
         self._last_use = dict.fromkeys(range(slots), 0)
+        self._last_chunk = dict.fromkeys(range(slots), 0)
+        self._tenants: dict[int, str] = {}
+        """The conversation whose KV each slot held last."""
 
     def add(self, request: Request) -> None:
         """Queue a request."""
-        turn = max(self._turn, self._next_turn.get(request.conversation_id, 0))
-        self._next_turn[request.conversation_id] = turn + 1
-        self._waiting.append((turn, request))
+        of_conversation = (
+            other.turn + 1
+            for other in (*self._waiting, *self._active.values())
+            if other.conversation_id == request.conversation_id
+        )
+        request.turn = max(self._turn, *of_conversation, 0)
+        self._waiting.append(request)
 
     def plan(self, prefill_chunk: int) -> Plan | None:
         """The next step, or None when there is nothing to do."""
         admit = self._admit()
         if admit is not None:
             return admit
-        self._shield = max(0, self._shield - 1)
-        reading = [request for request in self._active.values() if not request.prompt_done]
-        writing = [request for request in self._active.values() if request.prompt_done]
+        reading = {slot: request for slot, request in self._active.items() if not request.prompt_done}
+        writing = tuple(request for request in self._active.values() if request.prompt_done)
         if reading and (self._decoded_last or not writing):
             self._decoded_last = False
             return self._chunk(reading, prefill_chunk)
         if writing:
             self._decoded_last = True
-            return Decode(tuple(writing))
+            self._spend(1, *writing)
+            return Decode(writing)
         return None
 
     def take_out(self, leaves: Callable[[Request], bool]) -> list[Request]:
         """Remove and return every request for which `leaves` is true, queued or active."""
-        gone = [request for _, request in self._waiting if leaves(request)]
-        self._waiting = [item for item in self._waiting if item[1] not in gone]
-        for request in list(self._active.values()):
-            if leaves(request):
-                self.release(request)
-                gone.append(request)
+        gone = [request for request in (*self._waiting, *self._active.values()) if leaves(request)]
+        for request in gone:
+            self.release(request)
         return gone
 
     def release(self, request: Request) -> None:
-        """The request is finished; its slot is free."""
+        """The request has ended, or waits no more; its slot is free."""
+        if any(other is request for other in self._active.values()):
+            everyone = (*self._waiting, *self._active.values())
+            self._turn += 1 / len({other.conversation_id for other in everyone})
+        self._drop(request)
+
+    def _drop(self, request: Request) -> None:
+        self._waiting = [other for other in self._waiting if other is not request]
         self._active = {slot: other for slot, other in self._active.items() if other is not request}
 
-    def positions(self) -> list[tuple[Request, int]]:
-        """Waiting requests with the number of requests that come before them."""
-        ahead = 0 if len(self._active) < self._slots else 1
-        return [(request, index + ahead) for index, request in enumerate(self._in_order())]
+    def moved(self) -> list[tuple[Request, int]]:
+        """Waiting requests whose place has changed since the last call, each with the number of requests
+        that have to end, or get a slot, before it."""
+        free = self._slots - len(self._active)
+        held = sum(other.background for other in self._active.values())
+        places = {}
+        for index, request in enumerate(self._in_order()):
+            within_reach = free if request.background else free + held
+            places[request.id] = (request, max(0, index + 1 - within_reach))
+        news = [(request, place) for request, place in places.values() if self._told.get(request.id) != place]
+        self._told = {request_id: place for request_id, (_, place) in places.items()}
+        return news
 
-    # -- decisions ----------------------------------------------------------------------------------
+    # -- slots --------------------------------------------------------------------------------------
 
     def _admit(self) -> Admit | None:
-        # A conversation has one cache: what gave way in the middle of it comes first, not the next request.
-        first = {request.conversation_id: request for _, request in self._waiting if request.running}
-        first.update({request.conversation_id: request for request in self._active.values()})
-        candidates = [
-            request for request in self._in_order() if first.get(request.conversation_id, request) is request
-        ]
+        full = len(self._active) == self._slots
+        candidates = [] if full and not self._can_give_way() else self._candidates()
         if not candidates:
             return None
-        request = self._choose(candidates)
-        if len(self._active) == self._slots and not self._make_room(request):
+        request = self._choose(candidates, full=full)
+        gave_way = self._make_room() if full and not request.background else None
+        if full and gave_way is None:
             return None
-        turn = next(turn for turn, waiting in self._waiting if waiting is request)
-        self._waiting = [item for item in self._waiting if item[1] is not request]
-        self._turn = max(self._turn, turn)
-        slot = self._free_slot(request.conversation_id)
-        self._active[slot] = request
-        self._admitted += 1
-        self._homes[request.conversation_id] = slot
-        self._last_use[slot] = self._admitted
-        return Admit(request, slot)
+        overdue = request.background and not candidates[0].background
+        passed_over = gave_way is not None or any(other.background for other in candidates)
+        self._passed_over = self._passed_over + 1 if passed_over and not request.background else 0
+        if overdue:
+            self._shielded, self._credit = request.id, QUANTUM
+        self._turn = max(self._turn, request.turn)
+        self._waiting = [other for other in self._waiting if other is not request]
+        return Admit(request, self._put_on_slot(request), _reason(gave_way, overdue=overdue), gave_way)
 
-    def _choose(self, candidates: list[Request]) -> Request:
+    def _candidates(self) -> list[Request]:
+        """Waiting requests that may run, in their order: of each conversation one at a time.
+
+        A conversation has one cache: what gave way in the middle of it comes first, not its next request.
+        """
+        holder = {request.conversation_id: request for request in self._waiting if request.running}
+        holder |= {request.conversation_id: request for request in self._active.values()}
+        return [
+            request for request in self._in_order() if holder.get(request.conversation_id, request) is request
+        ]
+
+    def _choose(self, candidates: list[Request], *, full: bool) -> Request:
         """The first candidate; after many interactive ones, a background request that waits behind them."""
-        behind = [request for request in candidates if request.background]
-        if not behind or len(self._active) == self._slots:
-            return candidates[0]
-        if self._passed_over >= PATIENCE or candidates[0].background:
-            self._shield = QUANTUM if self._passed_over >= PATIENCE else 0
-            self._passed_over = 0
-            return behind[0]
-        self._passed_over += 1
+        if not full and self._passed_over >= PATIENCE:
+            return next((request for request in candidates if request.background), candidates[0])
         return candidates[0]
 
-    def _make_room(self, request: Request) -> bool:
-        """Let the background request that came last give way to an interactive one."""
-        behind = [other for other in self._active.values() if other.background]
-        if request.background or not behind or self._shield:
-            return False
-        yielding = max(behind, key=lambda other: other.clock.submitted)
-        self.release(yielding)
-        self._waiting.append((self._turn, yielding))
-        self._passed_over += 1
-        return True
+    def _can_give_way(self) -> list[Request]:
+        return [other for other in self._active.values() if other.background and other.id != self._shielded]
 
-    def _free_slot(self, conversation_id: str) -> int:
+    def _make_room(self) -> Request | None:
+        """Let the background request that came last give way."""
+        yielding = max(self._can_give_way(), key=lambda other: other.clock.submitted, default=None)
+        if yielding is not None:
+            self._drop(yielding)
+            self._waiting.insert(0, yielding)
+        return yielding
+
+    def _put_on_slot(self, request: Request) -> int:
         """Where the conversation's KV still is, if that slot is free; else the one unused for longest."""
-        free = [slot for slot in range(self._slots) if slot not in self._active]
-        home = self._homes.get(conversation_id)
-        return home if home in free else min(free, key=self._last_use.__getitem__)
+        self._count += 1
+        slot = min(
+            (slot for slot in range(self._slots) if slot not in self._active),
+            key=lambda slot: (self._tenants.get(slot) != request.conversation_id, self._last_use[slot]),
+        )
+        self._active[slot] = request
+        self._tenants[slot] = request.conversation_id
+        self._last_use[slot] = self._last_chunk[slot] = self._count
+        return slot
 
     def _in_order(self) -> list[Request]:
         """Waiting requests as they will be served: interactive first, then by turn, then by arrival."""
-        return [
-            request for _, request in sorted(self._waiting, key=lambda item: (item[1].background, item[0]))
-        ]
+        return sorted(self._waiting, key=lambda request: (request.background, request.turn))
 
-    def _chunk(self, reading: Iterable[Request], prefill_chunk: int) -> Prefill:
-        """The next chunk, interactive prompts first, else each in turn."""
-        ordered = sorted(reading, key=lambda request: (request.background, request is self._prefilled_last))
-        request = self._prefilled_last = ordered[0]
+    # -- steps --------------------------------------------------------------------------------------
+
+    def _chunk(self, reading: dict[int, Request], prefill_chunk: int) -> Prefill:
+        """The next chunk of the prompt whose turn it is."""
+        slot = self._reader(reading)
+        request = reading[slot]
         running = request.running
         assert running is not None
+        self._count += 1
+        self._last_chunk[slot] = self._count
+        self._spend(QUANTUM, request)
         total = len(running.prompt.token_ids)
         return Prefill(request, running.computed, min(running.computed + prefill_chunk, total))
+
+    def _reader(self, reading: dict[int, Request]) -> int:
+        """The slot to read on: interactive prompts in turn, and one in the background every so often."""
+        behind = [slot for slot, request in reading.items() if request.background]
+        ahead = [slot for slot in reading if slot not in behind]
+        shielded = [slot for slot in behind if reading[slot].id == self._shielded]
+        overdue = bool(behind) and self._chunks_passed_over >= PATIENCE
+        chosen = shielded or (behind if overdue or not ahead else ahead)
+        self._chunks_passed_over = self._chunks_passed_over + 1 if behind and chosen is ahead else 0
+        return min(chosen, key=self._last_chunk.__getitem__)
+
+    def _spend(self, amount: int, *requests: Request) -> None:
+        """A step is for these requests: a shielded one among them uses up its quantum."""
+        if any(request.id == self._shielded for request in requests):
+            self._credit -= amount
+            if self._credit <= 0:
+                self._shielded = ""
+
+
+def _reason(gave_way: Request | None, *, overdue: bool) -> str:
+    if gave_way is not None:
+        return "a background answer gave way"
+    return f"after {PATIENCE} interactive requests" if overdue else "a slot was free"

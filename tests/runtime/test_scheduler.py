@@ -2,114 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.messages import Generate
-from runtime.request import Request
-from runtime.sampling_params import SamplingRequest
-from runtime.scheduler import PATIENCE, Admit, Decode, Prefill, Scheduler
-
-CHUNK = 4
-
-
-def request(name: str, conversation: str = "", *, background: bool = False) -> Request:
-    priority = "background" if background else "interactive"
-    return Request.of(Generate(name, conversation or name, "m", (), SamplingRequest(), len(name), priority))
-
-
-@dataclass
-class Device:
-    """Executes plans, and checks at each what must hold at all times."""
-
-    slots: int
-    prompts: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, int] = field(default_factory=dict)
-    scheduler: Scheduler = field(init=False)
-    on_slot: dict[int, Request] = field(default_factory=dict)
-    begun: list[Request] = field(default_factory=list)
-    finished: list[str] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)
-    log: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.slots)
-
-    def add(self, new: Request, prompt: int = 6, answer: int = 3) -> Request:
-        self.prompts[new.id], self.answers[new.id] = prompt, answer
-        self.scheduler.add(new)
-        return new
-
-    def step(self) -> bool:
-        plan = self.scheduler.plan(CHUNK)
-        if plan is None:
-            return False
-        if isinstance(plan, Admit):
-            self._admit(plan)
-        elif isinstance(plan, Prefill):
-            self._prefill(plan)
-        else:
-            self._decode(plan)
-        return True
-
-    def run(self) -> None:
-        for _ in range(10_000):
-            if not self.step():
-                return
-        raise AssertionError("the scheduler never comes to an end")
-
-    def _admit(self, plan: Admit) -> None:
-        assert 0 <= plan.slot < self.slots
-        assert plan.request.id not in self.gone
-        self.on_slot = {
-            slot: other
-            for slot, other in self.on_slot.items()
-            if other.id not in self.finished and other.id not in self.gone and slot != plan.slot
-        }
-        others = [other for other in self.on_slot.values() if other is not plan.request]
-        assert plan.request.conversation_id not in {other.conversation_id for other in others}
-        ended = {*self.finished, *self.gone}
-        halfway = {other.conversation_id for other in self.begun if other.id not in ended}
-        assert plan.request in self.begun or plan.request.conversation_id not in halfway, "its KV is in use"
-        self.begun.append(plan.request)
-        self.on_slot[plan.slot] = plan.request
-        self.log.append(f"admit {plan.request.id}")
-        if plan.request.running is None:
-            running: Any = SimpleNamespace(
-                computed=0, prompt=SimpleNamespace(token_ids=[0] * self.prompts[plan.request.id])
-            )
-            plan.request.running = running
-
-    def _prefill(self, plan: Prefill) -> None:
-        running: Any = plan.request.running
-        assert plan.request.id not in self.gone
-        assert plan.start == running.computed < plan.end <= self.prompts[plan.request.id]
-        assert plan.end - plan.start <= CHUNK
-        self.log.append(f"prefill {plan.request.id}")
-        running.computed = plan.end
-        if plan.request.prompt_done:
-            self._token(plan.request)
-
-    def _decode(self, plan: Decode) -> None:
-        assert 0 < len(plan.requests) <= self.slots
-        assert len({other.conversation_id for other in plan.requests}) == len(plan.requests)
-        self.log.append("decode " + " ".join(other.id for other in plan.requests))
-        for other in plan.requests:
-            assert other.prompt_done
-            assert other.id not in self.gone
-            self._token(other)
-
-    def _token(self, done: Request) -> None:
-        done.output_ids.append(0)
-        assert len(done.output_ids) <= self.answers[done.id]
-        if len(done.output_ids) == self.answers[done.id]:
-            self.finished.append(done.id)
-            self.scheduler.release(done)
-
+from runtime.scheduler import PATIENCE, Admit
+from tests.runtime.scheduled import CHUNK, Device, request
 
 WORK = st.lists(
     st.tuples(
@@ -143,8 +40,7 @@ def test_cancelled_work_never_runs(
         for _ in range(steps):
             device.step()
         victims = data.draw(st.sets(st.integers(0, index), max_size=2))
-        taken = device.scheduler.take_out(lambda other, v=victims: int(other.id[1:]) in v)
-        device.gone |= {other.id for other in taken}
+        device.cancel(*(f"r{victim}" for victim in victims))
     device.run()
     assert device.gone.isdisjoint(device.finished)
     assert device.gone | set(device.finished) == {f"r{index}" for index in range(len(work))}
@@ -207,13 +103,41 @@ def test_conversations_are_served_in_turn() -> None:
     assert device.finished == ["busy0", "other", "busy1", "busy2"]
 
 
+def test_who_comes_during_a_turn_still_takes_part_in_it() -> None:
+    device = Device(1)
+    for index in range(3):
+        device.add(request(f"busy{index}", "busy"))
+    device.add(request("other"))
+    while not device.finished:
+        device.step()
+    device.add(request("late"))
+    device.run()
+    assert device.finished == ["busy0", "other", "late", "busy1", "busy2"]
+
+
+def test_turns_that_were_cancelled_are_not_waited_for() -> None:
+    device = Device(1)
+    for index in range(9):
+        device.add(request(f"busy{index}", "busy"))
+    device.step()
+    device.cancel(*(f"busy{index}" for index in range(1, 8)))
+    while "admit busy8" not in device.log:
+        device.step()
+    device.add(request("busy9", "busy"))
+    for index in range(9):
+        device.add(request(f"new{index}"))
+        while len(device.finished) < index + 2:
+            device.step()
+    assert "busy9" in device.finished[:6]
+
+
 def test_a_background_request_gets_its_turn_among_many_interactive_ones() -> None:
     device = Device(1)
     device.add(request("behind", background=True))
-    for index in range(PATIENCE * 3):
+    for index in range(PATIENCE * 5):
         device.add(request(f"r{index}"))
     device.run()
-    assert device.finished.index("behind") <= 3 * PATIENCE - 2
+    assert device.finished.index("behind") <= 3 * PATIENCE
 
 
 def test_a_conversation_goes_back_to_the_slot_that_holds_its_kv() -> None:
@@ -224,7 +148,7 @@ def test_a_conversation_goes_back_to_the_slot_that_holds_its_kv() -> None:
         plan = device.scheduler.plan(CHUNK)
         assert isinstance(plan, Admit)
         slots[name] = plan.slot
-        device._admit(plan)
+        device.admit(plan)
         device.run()
     assert sorted(slots.values()) == [0, 1, 2]
     for name in "bca":
@@ -232,5 +156,99 @@ def test_a_conversation_goes_back_to_the_slot_that_holds_its_kv() -> None:
         plan = device.scheduler.plan(CHUNK)
         assert isinstance(plan, Admit)
         assert plan.slot == slots[name]
-        device._admit(plan)
+        device.admit(plan)
         device.run()
+
+
+def test_a_slot_that_another_conversation_has_used_since_is_no_home_any_more() -> None:
+    device = Device(2)
+    for name in ("a", "b", "c"):  # c takes the slot of a, unused for longest
+        device.add(request(name))
+        device.run()
+    device.add(request("a2", "a"))
+    device.step()
+    assert device.on_slot[1].id == "a2"
+
+
+def test_prompts_are_read_chunk_by_chunk_in_turn() -> None:
+    device = Device(3)
+    for name in "abc":
+        device.add(request(name), prompt=3 * CHUNK)
+    device.run()
+    assert [entry for entry in device.log if entry.startswith("prefill")][:6] == [
+        f"prefill {name}" for name in "abcabc"
+    ]
+
+
+def test_a_background_prompt_is_read_behind_interactive_ones_but_not_left_alone() -> None:
+    device = Device(3)
+    device.add(request("behind", background=True), prompt=2 * CHUNK)
+    for name in "ab":
+        device.add(request(name), prompt=2 * PATIENCE * CHUNK)
+    device.run()
+    read = [entry.split()[1] for entry in device.log if entry.startswith("prefill")]
+    assert [index for index, name in enumerate(read) if name == "behind"] == [PATIENCE, 2 * PATIENCE + 1]
+
+
+def test_the_background_request_that_came_last_gives_way_and_then_goes_on_before_later_ones() -> None:
+    device = Device(2)
+    for name in ("first", "second", "third"):
+        device.add(request(name, background=True), prompt=40)
+    for _ in range(5):
+        device.step()
+    device.add(request("quick"))
+    device.step()
+    assert {other.id for other in device.on_slot.values()} == {"first", "quick"}
+    device.run()
+    assert device.finished == ["quick", "first", "second", "third"]
+
+
+def test_an_admission_says_why() -> None:
+    device = Device(1)
+    device.add(request("behind", background=True), prompt=40)
+    reasons = [device.scheduler.plan(CHUNK)]
+    device.admit(reasons[0])
+    for index in range(PATIENCE + 1):
+        device.add(request(f"r{index}"))
+    while len(reasons) < PATIENCE + 2:
+        plan = device.scheduler.plan(CHUNK)
+        device.execute(plan)
+        if isinstance(plan, Admit):
+            reasons.append(plan)
+    assert [plan.reason for plan in reasons] == [
+        "a slot was free",
+        "a background answer gave way",
+        *["a slot was free"] * (PATIENCE - 1),
+        f"after {PATIENCE} interactive requests",
+    ]
+    assert [plan.gave_way.id for plan in reasons if plan.gave_way] == ["behind"]
+
+
+def places(device: Device) -> dict[str, int]:
+    return {moved.id: place for moved, place in device.scheduler.moved()}
+
+
+def test_who_waits_learns_how_many_come_before_and_only_when_that_changes() -> None:
+    device = Device(2)
+    for name in "abcd":
+        device.add(request(name))
+    assert places(device) == {"a": 0, "b": 0, "c": 1, "d": 2}
+    device.step()
+    device.step()
+    assert places(device) == {}
+    device.cancel("a")
+    assert places(device) == {"c": 0, "d": 1}
+    device.step()
+    device.add(request("e", background=True))
+    assert places(device) == {"e": 2}
+
+
+def test_a_background_answer_that_gave_way_learns_that_it_waits() -> None:
+    device = Device(1)
+    device.add(request("behind", background=True), prompt=40)
+    assert places(device) == {"behind": 0}
+    device.step()
+    device.add(request("quick"))
+    assert places(device) == {"quick": 0}
+    device.step()
+    assert places(device) == {"behind": 1}
