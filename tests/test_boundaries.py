@@ -43,6 +43,8 @@ WORKERS = {
     "runtime.speech.service",
     "runtime.speech.faster_whisper",
     "runtime.speech.npu_whisper",
+    "runtime.speech.npu_lfm2_audio",
+    "runtime.speech.npu_qwen3_asr",
     "runtime.tracing.service",
     "runtime.catalog.service",
     "runtime.catalog.install",

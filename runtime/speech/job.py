@@ -113,7 +113,7 @@ class TranscribeJob:
     def _guess(self, window: Window) -> str:
         """The window's language; settled for the whole file once there is enough speech to be sure."""
         guess = self._engine.guess_language(window, self._cancelled)
-        self._last_guess = guess.code
+        self._last_guess = guess.code or self._last_guess
         if window.speech_seconds >= _SURE_AFTER and guess.probability >= _SURE:
             self._language = guess.code
         return guess.code

@@ -60,8 +60,8 @@ class Words:
         """The words of an answer, without its opening. They may be anything but control tokens."""
         if self.marker in tokens:
             place = tokens.index(self.marker)
-            said = self._text(tokens[:place])
-            if not said or _OPENING.fullmatch(said):
+            first = self._text(tokens[:place]).partition("\n")[0].strip()
+            if not first or _OPENING.fullmatch(first):
                 return self._text(tokens[place + 1 :])
         said = self._text(tokens)
         return "" if said.lower() == _NOTHING else said

@@ -12,6 +12,7 @@ import pytest
 from mblt_desktop import cli
 from tests.runtime.audio.media import SAMPLE, SPOKEN, write_wav
 from tests.runtime.speech.words import word_errors
+from tests.simulator.qwen3_asr import make_talkative, write_checkpoint
 
 
 @pytest.fixture
@@ -35,6 +36,19 @@ def test_the_simulated_device_is_named(demo_models: Path, capsys: pytest.Capture
     output = capsys.readouterr()
     assert word_errors(SPOKEN, output.out) == 0
     assert "Whisper tiny.en · Simulated ARIES (CPU)" in output.err
+
+
+def test_a_checkpoint_of_qwen3_asr_is_built_and_hears_the_language_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = write_checkpoint(make_talkative(), tmp_path / "checkpoint")
+    assert cli.main(["models", "build-simulated", str(checkpoint), "qwen3-asr"]) == 0
+    assert run(SAMPLE, "-m", "qwen3-asr", "--device", "simulated") == 0
+    output = capsys.readouterr()
+    assert len(set(output.out.split())) > 15
+    assert " · en · " in output.err
+    assert run(SAMPLE, "-m", "qwen3-asr", "--device", "simulated", "--language", "xx") == 1
+    assert "does not understand the language “xx”" in capsys.readouterr().err
 
 
 def test_every_file_gets_its_own_and_a_bad_one_gives_the_exit_status(

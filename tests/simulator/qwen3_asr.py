@@ -109,8 +109,12 @@ def make_features() -> Any:
 
 def make_artifact(reference: Any, folder: Path, **options: Any) -> Path:
     """An artifact of it, complete with a tokenizer and what makes spectrograms."""
-    reference.save_pretrained(folder / "checkpoint")
-    build_artifact(folder / "checkpoint", folder / "qwen3-asr", **({"prefill_chunk": 64} | options))
-    make_tokenizer().save_pretrained(folder / "qwen3-asr")
-    make_features().save_pretrained(folder / "qwen3-asr")
+    source = write_checkpoint(reference, folder / "checkpoint")
+    build_artifact(source, folder / "qwen3-asr", **({"prefill_chunk": 64} | options))
     return folder / "qwen3-asr"
+
+
+def write_checkpoint(reference: Any, folder: Path) -> Path:
+    for part in (reference, make_tokenizer(), make_features()):
+        part.save_pretrained(folder)
+    return folder

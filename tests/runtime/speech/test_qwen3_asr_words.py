@@ -42,6 +42,16 @@ def test_the_words_of_an_answer(words: Words, answer: str, text: str) -> None:
     assert words.text(tokens(answer)) == text
 
 
+def test_an_opening_of_several_lines() -> None:
+    backend = make_tokenizer()
+    backend.add_tokens(["\n"])
+    line = backend.convert_tokens_to_ids("\n")
+    answer = [*tokens("language English"), line, *tokens("w14"), line, MARKER, *tokens("w15")]
+    words = Words(backend, None)
+    assert words.text(answer) == "w15"
+    assert words.code(answer[:-2]) == "en"
+
+
 def test_nothing_was_said() -> None:
     backend = make_tokenizer()
     backend.add_tokens(["None"])
