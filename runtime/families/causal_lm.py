@@ -113,6 +113,8 @@ class CausalLm:
 
     def _find_slots(self) -> list[tuple[int, int]]:
         backend = self.vendor_model.npu_backend
+        if int(getattr(self.vendor_model.config, "max_batch_size", None) or 1) == 1:
+            return [(0, 0)]  # told to hold one conversation, the vendor's class uses the first slot only
         return slots_of(len(backend.mxq_models), int(backend.k_per_model))
 
     def _forward(self, rows: Sequence[list[int]], caches: Sequence[KvCache]) -> list[Logits]:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from runtime.config import DeviceChoice
-from runtime.errors import ImageError, ModelIncompleteError, RequestError
+from runtime.errors import ImageError, LayoutError, ModelIncompleteError, RequestError
 from runtime.families import mrope, read_config
 from runtime.families.base import KvCache, Logits, Progress, Prompt
-from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info
+from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info, title_of
 from runtime.families.faults import device_faults, from_template
+from runtime.families.image_rows import require_rows, rows_refused
 from runtime.families.opening import Opening, image_kwargs
 from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictures
 from runtime.families.user_text import as_data
@@ -232,9 +233,16 @@ def load_image_text(
     _require_networks(folder)
     kind = MobilintQwen3VLProcessor if family == "qwen3_vl" else MobilintQwen2VLProcessor
     (processor,) = opening.read("its processor or tokenizer files", kind)
-    model = opening.load(AutoModelForImageTextToText, image_kwargs(opening.layout))
-    processor.sync_dynamic_vision_from_model(model)
+    title = title_of(folder)
+    with rows_refused(title):
+        model = opening.load(AutoModelForImageTextToText, image_kwargs(opening.layout))
     text = model.model.language_model
+    try:
+        require_rows(title, family, text)
+    except LayoutError:
+        dispose_model(model)
+        raise
+    processor.sync_dynamic_vision_from_model(model)
     if opening.active.simulated and model.config.dynamic_vision and family == "qwen2_vl":
         mrope.repair(text._mobilint_rotary_emb)  # noqa: SLF001 - the vendor offers no other way to it
     info = model_info(model_id, folder, family, "image", model, opening.active, opening.seconds, text=text)

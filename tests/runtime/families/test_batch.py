@@ -108,6 +108,19 @@ def test_two_models_side_by_side_make_twice_the_slots(folder: Path, expected: Ex
     lane.engine.close()
 
 
+def test_a_batch_model_told_to_hold_one_conversation_takes_them_one_by_one(
+    folder: Path, expected: Expected
+) -> None:
+    lane = Lane(folder, max_batch_size=1)
+    for index, prompt in enumerate(PROMPTS):
+        lane.ask(f"one-{index}", f"one-{index}", prompt)
+    lane.run()
+    for index, prompt in enumerate(PROMPTS):
+        assert lane.answer(f"one-{index}") == expected(prompt, COUNT)
+    assert set(lane.rows) == {1}
+    lane.engine.close()
+
+
 NAMES = itertools.count()
 
 

@@ -34,7 +34,12 @@ class Model:
     plain: Any
     processor: Any
     artifact: Path
-    static: bool
+    side: int
+    """Of the only picture a static model takes; 0 for a dynamic one."""
+
+    @property
+    def static(self) -> bool:
+        return self.side > 0
 
     def batch(self, turns: Sequence[Turn], longest: int) -> Any:
         messages = [
@@ -50,9 +55,9 @@ class Model:
         text = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
         pictures = [load_for_model(path, longest) for path in paths]
-        if self.static and pictures:
-            side = 224 if "Qwen2VL" in type(self.processor).__name__ else 256
-            pictures = [picture.resize((224, 224)).resize((side, side)) for picture in pictures]
+        if self.static:  # by way of 224, as the vendor's processor does
+            size = (self.side, self.side)
+            pictures = [picture.resize((224, 224)).resize(size) for picture in pictures]
         return self.processor(text=[text], images=pictures or None, return_tensors="pt")
 
     def answer(
@@ -82,33 +87,32 @@ def model_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Model]
 
     def model_of(kind: str) -> Model:
         if kind not in made:
-            made[kind] = _make(kind, tmp_path_factory.mktemp("again"))
+            made[kind] = make_model(kind, tmp_path_factory.mktemp("again"))
         return made[kind]
 
     return model_of
 
 
-def _make(kind: str, folder: Path) -> Model:
+def make_model(kind: str, folder: Path) -> Model:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     checkpoint = folder / "checkpoint"
     family, _, static = kind.partition(" ")
-    options: dict[str, Any] = {}
     if family == "aya_vision":
         test_aya_vision.write_checkpoint(checkpoint)
     elif family == "qwen2_vl":
         tiny_qwen2_vl.make_checkpoint(checkpoint)
-        options = {"image_side": 224} if static else {}
     else:
         tiny_qwen3_vl.make_checkpoint(checkpoint)
-        options = {"image_side": 256} if static else {}
+    side = {"qwen2_vl": 224, "qwen3_vl": 256}[family] if static else 0
+    options = {"image_side": side} if static else {}
     plain = AutoModelForImageTextToText.from_pretrained(checkpoint).eval()
     processor = AutoProcessor.from_pretrained(checkpoint)
     with torch.no_grad():  # no mark is ever answered: to the reference one would be a picture, or the end
         plain.get_output_embeddings().weight[list(processor.tokenizer.added_tokens_decoder)] = 0
     plain.save_pretrained(checkpoint)
     build_artifact(checkpoint, folder / "artifact", prefill_chunk=32, context_length=CONTEXT, **options)
-    return Model(plain, processor, folder / "artifact", bool(static))
+    return Model(plain, processor, folder / "artifact", side)
 
 
 @pytest.fixture(params=KINDS)

@@ -1,0 +1,147 @@
+"""Several conversations about pictures in one call, against plain transformers one by one; and who cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.layout import LayoutRequest
+from runtime.messages import Finished, ModelFailed
+from runtime.simulator.build import build_artifact
+from tests.runtime.families.test_image_again import (
+    Model,
+    make_model,
+    run,
+    said,
+    saved,
+    user,
+)
+from tests.runtime.families.test_image_text import TOKENS, Session, open_session
+
+ROWS = 3
+CONTEXT = 256
+
+
+@pytest.fixture(scope="module")
+def model_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Model]:
+    made: dict[str, Model] = {}
+
+    def model_of(kind: str) -> Model:
+        if kind not in made:
+            made[kind] = make_model(kind, tmp_path_factory.mktemp("rows"))
+        return made[kind]
+
+    return model_of
+
+
+def artifact(model: Model, **options: Any) -> Path:
+    """The checkpoint built another way."""
+    words = [f"{name}-{value}" for name, value in sorted(options.items())]
+    folder = model.artifact.parent / "-".join(["built", *words])
+    if not folder.exists():
+        if model.static:
+            options["image_side"] = model.side
+        checkpoint = model.artifact.parent / "checkpoint"
+        build_artifact(checkpoint, folder, prefill_chunk=32, context_length=CONTEXT, **options)
+    return folder
+
+
+def counting(session: Session) -> list[int]:
+    """How many conversations each decode has, from now on."""
+    rows: list[int] = []
+    model = session.engine._model
+    assert model is not None
+    decode = model.decode
+
+    def counted(token_ids: Any, caches: Any) -> Any:
+        rows.append(len(token_ids))
+        return decode(token_ids, caches)
+
+    model.decode = counted  # type: ignore[method-assign]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "asked"),
+    [
+        ("qwen3_vl", {"max_batch_size": ROWS}, None),
+        ("qwen3_vl", {"max_batch_size": ROWS}, 2),
+        ("qwen3_vl", {"max_batch_size": ROWS, "split_features": True}, None),
+        ("qwen3_vl", {"split_features": True}, ROWS),
+        ("qwen2_vl static", {"max_batch_size": ROWS}, None),
+        ("qwen2_vl static", {}, ROWS),
+        ("aya_vision", {"max_batch_size": ROWS}, None),
+        ("aya_vision", {}, ROWS),
+    ],
+)
+def test_conversations_about_pictures_share_each_call_and_do_not_mix(
+    model_of: Callable[[str], Model], tmp_path: Path, kind: str, options: dict[str, Any], asked: int | None
+) -> None:
+    model = model_of(kind)
+    session = open_session(artifact(model, **options), LayoutRequest(max_batch_size=asked))
+    rows = counting(session)
+    turns = [user("What?", saved(tmp_path, 84, 56 + 28 * seed, seed)) for seed in range(2)]
+    turns += [user("No picture."), user("And this one, which comes last?", saved(tmp_path, 56, 56, 9))]
+    names = [session.submit(turn, conversation=f"c{index}") for index, turn in enumerate(turns)]
+    run(session)
+    answers = [session.text(name) for name in names]
+    for turn, answer in zip(turns, answers, strict=True):
+        assert answer == model.text(model.answer([turn], TOKENS))
+    assert max(rows) == ROWS
+    assert len(rows) < 3 * TOKENS
+    # A second turn of each: its KV is on another slot, or in host memory.
+    longer = [(turn, said(answer), user("And?")) for turn, answer in zip(turns, answers, strict=True)]
+    for index, name in reversed([*enumerate(longer)]):
+        names[index] = session.submit(*name, conversation=f"c{index}")
+    run(session)
+    for index, more in enumerate(longer):
+        assert session.text(names[index]) == model.text(model.answer(more, TOKENS))
+        end = session.end(names[index])
+        assert isinstance(end, Finished)
+        assert end.usage.cached > 0, "only what is new was read"
+    session.engine.close()
+
+
+@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen2_vl static", "qwen3_vl split", "aya_vision"])
+def test_a_batch_model_told_to_hold_one_conversation_answers_one_after_the_other(
+    model_of: Callable[[str], Model], tmp_path: Path, kind: str
+) -> None:
+    model = model_of(kind.removesuffix(" split"))
+    options = {"split_features": True} if kind.endswith(" split") else {}
+    folder = artifact(model, max_batch_size=ROWS, **options)
+    session = open_session(folder, LayoutRequest(max_batch_size=1))
+    rows = counting(session)
+    turns = [user("What?", saved(tmp_path, 84, 56 + 28 * seed, seed)) for seed in range(2)]
+    names = [session.submit(turn, conversation=f"c{index}") for index, turn in enumerate(turns)]
+    run(session)
+    for name, turn in zip(names, turns, strict=True):
+        assert session.text(name) == model.text(model.answer([turn], TOKENS))
+    assert set(rows) == {1}
+    session.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "asked", "words"),
+    [
+        ("qwen2_vl", {"max_batch_size": ROWS}, None, "any size, so it answers one conversation at a time"),
+        ("qwen2_vl", {}, 2, "any size, so it answers one conversation at a time"),
+        ("qwen3_vl", {}, 2, "compiled for one conversation, so it answers one"),
+        ("qwen3_vl", {"max_batch_size": ROWS}, 1, "compiled for 3 parallel conversations"),
+        ("qwen3_vl static", {}, 2, "one size only, so it answers one conversation"),
+        ("qwen3_vl static", {"split_features": True}, 2, "one size only, so it answers one conversation"),
+    ],
+)
+def test_what_the_vendors_classes_cannot_run_is_refused_when_it_is_loaded(
+    model_of: Callable[[str], Model], kind: str, options: dict[str, Any], asked: int | None, words: str
+) -> None:
+    folder = artifact(model_of(kind), **options)
+    session = open_session(folder, LayoutRequest(max_batch_size=asked))
+    (failed,) = [event for event in session.events if isinstance(event, ModelFailed)]
+    assert failed.error.code == "layout.invalid", failed
+    assert words in failed.error.summary
+    assert folder.name in failed.error.summary
+    assert "Parallel conversations" in failed.error.remedy
+    session.engine.close()
