@@ -50,6 +50,7 @@ COMMANDS = (
     Command("go-models", "Models", "Go to", "Ctrl+5", "go_models"),
     Command("go-settings", "Settings", "Go to", "Ctrl+,", "go_settings"),
     Command("help", "Keyboard shortcuts", "Help", QKeySequence.StandardKey.HelpContents, "show_shortcuts"),
+    Command("open-log", "Open the log folder", "Help", "", "open_log_folder"),
     Command("about", "About MBLT Desktop", "Help", "", "show_about"),
     Command("quit", "Quit", "Files", "Ctrl+Q", "close"),
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import platform
 import signal
 import socket
 import sys
@@ -25,6 +27,7 @@ from mblt_desktop.devices.monitor import DeviceMonitor
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.display import prepare_display
 from mblt_desktop.door import Door, hand_over
+from mblt_desktop.log import to_file
 from mblt_desktop.main_window import MainWindow
 from mblt_desktop.paths import Paths, default_paths
 from mblt_desktop.settings.preferences import Preferences
@@ -40,6 +43,7 @@ from runtime.tracing.recorder import RECORDER
 APP_ID = "io.github.mblt_desktop.MBLTDesktop"
 """The name of the files in packaging/: by it a desktop finds the program's name and icon."""
 STOP_SECONDS = 8.0
+_log = logging.getLogger(__name__)
 
 
 class Application(QObject):
@@ -133,8 +137,14 @@ def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None)
     if hand_over(paths.data, wanted):
         sys.stdout.write("MBLT Desktop is open already; its window was brought to the front.\n")
         return 0
-    log = CrashLog(paths.crash_log)
-    crashed = log.open()
+    with to_file(paths.logs):
+        return _open_window(paths, wanted, device)
+
+
+def _open_window(paths: Paths, files: list[Path], device: DeviceChoice | None) -> int:
+    _log.info("MBLT Desktop %s begins, with Python %s", __version__, platform.python_version())
+    crash_log = CrashLog(paths.crash_log)
+    crashed = crash_log.open()
     app = QApplication(sys.argv[:1])
     app.setApplicationName("MBLT Desktop")
     app.setApplicationVersion(__version__)
@@ -147,7 +157,7 @@ def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None)
     if crashed is not None:
         whole.window.show_error(crashed)
     whole.window.show()
-    whole.window.open_files(wanted)
+    whole.window.open_files(files)
     door = Door(paths.data)
     door.files_received.connect(whole.window.come_with)
     waker = SignalWaker(app)
@@ -156,7 +166,8 @@ def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None)
     door.close()
     ended = whole.shut_down()
     reporter.uninstall()
-    log.close()
+    crash_log.close()
+    _log.info("MBLT Desktop ends%s", "" if ended else "; a thread still hangs")
     if not ended:
         # A lane hangs in the driver. Its QThread must not be destroyed while it runs; all is saved.
         os._exit(status)

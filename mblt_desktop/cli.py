@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from mblt_desktop import __version__
+from mblt_desktop.log import to_stderr
 from mblt_desktop.session import Session
 from runtime.errors import MbltError, to_info
 
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     try:
         args = _parse(arguments)
-        return int(args.run(args))
+        with to_stderr(verbose=args.verbose):
+            return int(args.run(args))
     except MbltError as error:
         print(f"error: {error.info.sentence()}", file=sys.stderr)  # noqa: T201 - the command line's output
         return 1
@@ -100,7 +102,12 @@ def _command_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         importlib.import_module(f"mblt_desktop.commands.{name}").add_parser(subparsers)
+        _add_verbose(subparsers.choices[name])
     return parser
+
+
+def _add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verbose", action="store_true", help="show the log on standard error")
 
 
 def _window_parser() -> argparse.ArgumentParser:
@@ -112,4 +119,5 @@ def _window_parser() -> argparse.ArgumentParser:
         epilog="Commands: " + ", ".join(COMMANDS) + ". Try mblt-desktop --help.",
     )
     window.add_arguments(parser)
+    _add_verbose(parser)
     return parser

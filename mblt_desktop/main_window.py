@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QCloseEvent,
+    QDesktopServices,
     QDragEnterEvent,
     QDropEvent,
     QGuiApplication,
@@ -41,6 +43,8 @@ from runtime.errors import ErrorInfo, MediaError
 
 if TYPE_CHECKING:
     from mblt_desktop.chat.pane import ChatPane
+
+_log = logging.getLogger(__name__)
 
 GEOMETRY = "state.geometry"
 SMALLEST = QSize(900, 560)
@@ -113,6 +117,7 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def show_error(self, error: ErrorInfo) -> None:
         """Show a failure above the panes until it is dismissed."""
+        _log.warning("Shown: %s", error.code)
         self.notices.show_error(error)
 
     def toast(self, text: str, undo: Callable[[], None] | None = None) -> None:
@@ -223,6 +228,11 @@ class MainWindow(QMainWindow):
         dialog = ShortcutsDialog(self)
         dialog.exec()
         dialog.deleteLater()
+
+    @Slot()
+    def open_log_folder(self) -> None:
+        """Show the log's folder in the file manager."""
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._context.paths.logs)))
 
     @Slot()
     def show_about(self) -> None:

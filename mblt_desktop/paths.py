@@ -20,6 +20,7 @@ class Paths:
     data: Path
     config: Path
     cache: Path
+    state: Path
 
     @property
     def settings_file(self) -> Path:
@@ -44,7 +45,12 @@ class Paths:
     @property
     def crash_log(self) -> Path:
         """What faulthandler wrote if the last run ended in a crash."""
-        return self.cache / "crash.log"
+        return self.logs / "crash.log"
+
+    @property
+    def logs(self) -> Path:
+        """What the program did, without any words of the user's."""
+        return self.state / "log"
 
 
 def default_paths() -> Paths:
@@ -63,9 +69,10 @@ def default_paths() -> Paths:
                 remedy="Give it the full path of a folder, or leave it unset.",
                 unharmed="Nothing was read or changed.",
             ) from error
-        return Paths(root / "data", root / "config", root / "cache")
+        return Paths(root / "data", root / "config", root / "cache", root / "state")
     return Paths(
         Path(platformdirs.user_data_dir(APP)),
         Path(platformdirs.user_config_dir(APP)),
         Path(platformdirs.user_cache_dir(APP)),
+        Path(platformdirs.user_state_dir(APP)),
     )

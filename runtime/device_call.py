@@ -52,7 +52,7 @@ class DeviceCall:
 
         def progress(stage: str, fraction: float | None) -> None:
             if not self.wanted:
-                raise NotWantedError(f"{model_id} is not wanted any more.")
+                raise NotWantedError(f"{model_id} is not wanted any more.", remedy="Load it again.")
             self.sign_of_life()
             post(ModelLoading(model_id, stage, fraction))
 

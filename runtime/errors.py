@@ -40,9 +40,12 @@ closer is known), `remedy` says what to do, `detail` is for the Details box.
 from __future__ import annotations
 
 import errno
+import logging
 import traceback
 from dataclasses import dataclass
 from typing import ClassVar
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +312,7 @@ def to_info(error: BaseException) -> ErrorInfo:
     """Any exception as an ErrorInfo; what is not in the tree becomes an InternalError."""
     if isinstance(error, MbltError):
         return error.info
+    _log.warning("An unexpected fault: %s at %s", type(error).__name__, _places(error))
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return InternalError(
         f"An unexpected fault: {type(error).__name__}.",
@@ -316,3 +320,9 @@ def to_info(error: BaseException) -> ErrorInfo:
         unharmed="Your conversations, transcripts and recordings are unharmed.",
         detail=detail,
     ).info
+
+
+def _places(error: BaseException) -> str:
+    """Where the exception went through, innermost first, without its words: they may be the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)) or "an unknown place"

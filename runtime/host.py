@@ -18,6 +18,7 @@ from typing import Protocol
 from runtime.config import RuntimeConfig
 from runtime.device_call import DeviceCall
 from runtime.devices import limit_calls
+from runtime.event_log import note
 from runtime.lane import CancelMarks, Lane, Post, Service
 from runtime.messages import (
     AnalyseRecording,
@@ -181,7 +182,7 @@ class Host:
         """Every thread that may still run, those of lanes that are ending included."""
         self._watchdog = Watchdog(
             Limits(config.stall_seconds, config.load_stall_seconds),
-            self._outbox.post,
+            self._post,
             self._marks,
             self.lanes,
         )
@@ -234,6 +235,11 @@ class Host:
         self._watchdog.stop()
         return busy
 
+    def _post(self, event: Event) -> None:
+        """From any thread."""
+        note(event)
+        self._outbox.post(event)
+
     def _tell_models(self, command: ForgetConversation | SetEngineOptions) -> None:
         if isinstance(command, SetEngineOptions):
             self.config = replace(self.config, engine=command.options)
@@ -256,7 +262,7 @@ class Host:
         if lane is None or not lane.put(command):
             event = refusal(command, not_loaded(getattr(command, "model_id", "")).info)
             if event is not None:
-                self._outbox.post(event)
+                self._post(event)
             return
         if isinstance(command, UnloadModel):
             lane.stop()
@@ -275,7 +281,7 @@ class Host:
         if lane is not None and not lane.gate.is_shut:
             return lane
         config, marks = self.config, self._marks
-        lane = Lane(name, lambda post, call: make(config, post, marks, call), self._outbox.post, after)
+        lane = Lane(name, lambda post, call: make(config, post, marks, call), self._post, after)
         self._lanes[name] = lane
         self._runners[lane] = self._make_runner(lane)
         self._runners[lane].start()

@@ -139,7 +139,9 @@ def main(arguments: Sequence[str]) -> int:
         (root / "data").mkdir()
         (root / "data" / "models").symlink_to(models)
         app = QApplication(sys.argv[:1])
-        whole = Application(app, Paths(root / "data", root / "config", root / "cache"), "simulated")
+        whole = Application(
+            app, Paths(root / "data", root / "config", root / "cache", root / "state"), "simulated"
+        )
         whole.window.resize(*SIZE)
         whole.window.show()
         photographer = Photographer(whole)

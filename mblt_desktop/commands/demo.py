@@ -103,7 +103,7 @@ def _models_ready(paths: Paths) -> bool:
 
 def _paths_for(user: Paths, folder: Path) -> Paths:
     """A home of its own with the user's models, so that the demo leaves no chats behind."""
-    demo = Paths(folder / "data", folder / "config", folder / "cache")
+    demo = Paths(folder / "data", folder / "config", folder / "cache", folder / "state")
     demo.data.mkdir()
     (demo.data / "models").symlink_to(RuntimeConfig(user.data).models_dir, target_is_directory=True)
     return demo

@@ -42,6 +42,7 @@ def _document(report: Report) -> str:
         "usable": report.usable,
         "device": report.device or None,
         "simulated": report.simulated,
+        "log": str(default_paths().logs),
         "checks": [asdict(finding) for finding in report.findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -60,4 +61,5 @@ def _text(report: Report) -> str:
         lines.append(f"\nReady. Models run on {report.device}: right answers, but no NPU speed.")
     else:
         lines.append(f"\nReady. Models run on {report.device}.")
+    lines.append(f"The window's log is in {default_paths().logs}.")
     return "\n".join(lines) + "\n"

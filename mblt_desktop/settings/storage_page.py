@@ -48,6 +48,7 @@ class StoragePage(SettingsPage):
             "Downloads": FolderRow("Downloads", self._config.downloads_dir),
             "Caches of conversations": FolderRow("Caches of conversations", self._config.kv_dir),
             "Settings": FolderRow("Settings", paths.settings_file),
+            "Log": FolderRow("Log", paths.logs),
         }
         self.clear = self._add_clear("Downloads", "Unfinished downloads start over; installed models stay.")
         self.clear_caches = self._add_clear(

@@ -32,15 +32,17 @@ def test_this_computer_in_words(capsys: pytest.CaptureFixture[str], home: Path) 
     assert output.err == ""
     assert "Ready. Models run on Simulated ARIES (CPU): right answers, but no NPU speed." in output.out
     assert str(home / "data") in output.out
+    assert f"The window's log is in {home / 'state' / 'log'}." in output.out
     assert "→ Fetch one: mblt-desktop models fetch" in output.out
 
 
-def test_this_computer_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_computer_as_json(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     assert run("--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["usable"] is True
     assert document["simulated"] is True
     assert document["device"] == "Simulated ARIES (CPU)"
+    assert document["log"] == str(home / "state" / "log")
     statuses = {check["status"] for check in document["checks"]}
     assert statuses <= {"ok", "note", "warning"}
     assert set(document["checks"][0]) == {"check", "title", "status", "summary", "fix", "detail"}

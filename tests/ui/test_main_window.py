@@ -206,6 +206,13 @@ def test_a_toast_offers_a_way_back_and_stays_inside_the_window(window: MainWindo
     window.message.hide()
 
 
+def test_the_folder_of_the_log_can_be_opened(window: MainWindow, context, monkeypatch):
+    opened = []
+    monkeypatch.setattr("mblt_desktop.main_window.QDesktopServices.openUrl", opened.append)
+    window.actions_by_name["open-log"].trigger()
+    assert [url.toLocalFile() for url in opened] == [str(context.paths.logs)]
+
+
 # -- status bar -------------------------------------------------------------------------------------
 
 
