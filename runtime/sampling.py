@@ -228,7 +228,8 @@ class Sampler:
         Each of these keeps the tokens above some score, so the cheapest one goes first.
         """
         sampling = self._sampling
-        scaled = (logits - peak) / np.float32(sampling.temperature)
+        scaled = logits - peak
+        scaled /= np.float32(sampling.temperature)
         ids: NDArray[np.intp] | None = None
         if sampling.min_p > 0.0:
             ids = np.flatnonzero(scaled >= np.float32(math.log(sampling.min_p)))  # the likeliest is at 0
@@ -237,7 +238,7 @@ class Sampler:
             kept = _highest(scaled, sampling.top_k)
             ids = kept if ids is None else ids[kept]
             scaled = scaled[kept]
-        weights = np.exp(scaled)
+        weights = np.exp(scaled, out=scaled)
         if sampling.top_p < 1.0:
             kept = _nucleus(weights, sampling.top_p)
             ids = kept if ids is None else ids[kept]
@@ -263,12 +264,12 @@ def _highest(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
 def _nucleus(weights: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
     """Positions of the likeliest weights whose share reaches `top_p`; at least one, of equals the first.
 
-    Only weights above a floor are sorted: once those reach the share, the rest cannot be part of it.
+    The heaviest weighs 1. Only weights above a floor are sorted: once those reach the share, the rest cannot
+    be part of it.
     """
-    goal = top_p * float(weights.sum(dtype=np.float64))
-    heaviest = float(weights.max())
+    goal = top_p * float(weights.sum())  # NumPy adds in pairs: float32 is exact enough
     for floor in _FLOORS:
-        positions = np.flatnonzero(weights >= heaviest * floor)
+        positions = np.flatnonzero(weights >= np.float32(floor))
         cumulative = np.cumsum(np.sort(weights[positions])[::-1], dtype=np.float64)
         if cumulative[-1] >= goal:
             break
