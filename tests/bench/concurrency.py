@@ -31,7 +31,8 @@ TOKENS = 48
 CONTEXT = 512
 """Positions of each of the 16 slots: as many as the questions need, so that the KV stays small."""
 ROUNDS = 2
-ARRIVALS = 5
+ARRIVALS = (2, 4, 6, 8)
+"""Chunks of the long prompt that are read before the chunk in which the interactive prompt arrives."""
 LONG = "The lighthouse keeper wrote down every ship that passed. " * 120
 SUBJECTS = ("a fox", "the sea", "snow", "a train", "bread", "the moon", "a harbour", "rain")
 
@@ -84,13 +85,20 @@ class Bench:
 def rows(models: Path) -> list[tuple[str, str]]:
     """The figures as lines of the table."""
     together, apart = throughput(models)
-    wait, chunk = interruption(models)
+    arrivals = interruption(models)
+    ratios = [wait / chunk for wait, chunk in arrivals]
     return [
         (f"{CONVERSATIONS} conversations together, Batch16", f"{together:.1f} tokens/s"),
         ("the same one after the other", f"{apart:.1f} tokens/s"),
         ("together ÷ one after the other", f"{together / apart:.2f} (at least 2.5)"),
-        ("one chunk of a long background prompt", f"{chunk * 1000:.0f} ms"),
-        ("an interactive prompt's wait ÷ one chunk", f"{wait / chunk:.2f} (at most 2)"),
+        (
+            "one chunk of a long background prompt",
+            f"{statistics.median(chunk for _, chunk in arrivals) * 1000:.0f} ms",
+        ),
+        (
+            "an interactive prompt's wait ÷ one chunk",
+            f"{statistics.median(ratios):.2f}, worst {max(ratios):.2f} (at most 2)",
+        ),
     ]
 
 
@@ -116,19 +124,19 @@ def _round(bench: Bench, name: str, *, at_once: bool) -> float:
     return bench.produced() / (time.perf_counter() - started)
 
 
-def interruption(models: Path) -> tuple[float, float]:
+def interruption(models: Path) -> list[tuple[float, float]]:
     """Seconds that an interactive prompt waits when it arrives as a chunk of a long background prompt begins,
-    and seconds of one such chunk."""
+    and seconds of such a chunk, for every arrival after a first one."""
     bench = Bench(models, models / DEMO_CHAT)
-    arrivals = [_arrival(bench, number) for number in range(ARRIVALS)]
+    arrivals = [_arrival(bench, number, read) for number, read in enumerate((1, *ARRIVALS))]
     bench.engine.close()
-    return statistics.median(wait for wait, _ in arrivals), statistics.median(chunk for _, chunk in arrivals)
+    return arrivals[1:]
 
 
-def _arrival(bench: Bench, number: int) -> tuple[float, float]:
+def _arrival(bench: Bench, number: int, read: int) -> tuple[float, float]:
     bench.chunks.clear()
     bench.ask(f"long-{number}", f"{number} {LONG}", 1, background=True)
-    bench.run(until=lambda: len(bench.chunks) == 2)
+    bench.run(until=lambda: len(bench.chunks) == read)
     arrived = time.perf_counter()
     bench.engine.step()  # a chunk is under way when the prompt arrives
     bench.ask(f"quick-{number}", "Name a colour.", 1)
@@ -136,7 +144,8 @@ def _arrival(bench: Bench, number: int) -> tuple[float, float]:
     bench.run(until=lambda: len(bench.chunks) > seen)
     wait = bench.chunks[seen][0] - arrived
     bench.run()
-    return wait, bench.chunks[1][1] - bench.chunks[1][0]
+    chunks = [end - start for number, (start, end) in enumerate(bench.chunks) if number != seen]
+    return wait, statistics.median(chunks)
 
 
 def batch16(models: Path) -> Path:
