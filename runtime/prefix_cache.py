@@ -84,8 +84,9 @@ class PrefixCache:
         return list(reversed(self._entries.items()))
 
     def let_go(self, conversation_id: str) -> None:
-        """The conversation's request has ended; its KV may be dropped when room is needed."""
+        """The conversation's request has ended; its KV may be dropped when room is needed, now too."""
         self._held.discard(conversation_id)
+        self.trim()
 
     def move(self, conversation_id: str, cache: KvCache) -> None:
         """The conversation's KV is on another slot now."""
