@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -68,6 +68,8 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
     """The engine for the folder. Raises ModelError, LayoutError or DeviceError with all the words."""
     folder = Path(command.folder)
     family = _family(folder)
+    # Files are heard one after the other: copies for conversations side by side would only take memory.
+    command = replace(command, layout=replace(command.layout, max_batch_size=None))
     if family == "ctranslate2":
         from runtime.speech.faster_whisper import load_faster_whisper
 

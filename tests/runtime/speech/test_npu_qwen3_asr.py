@@ -196,6 +196,15 @@ def test_encoder_and_decoder_run_where_each_was_put(
     assert [part.part for part in layout.parts] == ["encoder", "decoder"]
 
 
+def test_it_takes_no_memory_for_conversations_side_by_side(lane: SpeechLane, folder: Path) -> None:
+    lane.load(folder)
+    lane.transcribe("a", SAMPLE, "en")
+    once = lines(lane, "a"), simulator.usage()[0].memory_used
+    lane.load(folder, LayoutRequest("global4", (), ("0:0",), max_batch_size=4))
+    lane.transcribe("b", SAMPLE, "en")
+    assert (lines(lane, "b"), simulator.usage()[0].memory_used) == once
+
+
 def test_the_newer_form_of_the_preprocessor_serves_too(
     lane: SpeechLane, folder: Path, reference: Any, tmp_path: Path
 ) -> None:
