@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from runtime.tracing.device_time import DeviceTime, Stretches
 from runtime.tracing.view import TraceView, TrackView
 
 if TYPE_CHECKING:
@@ -19,18 +20,8 @@ PHASES: tuple[Phase, ...] = ("run", "move", "sample", "host")
 
 STEP_NAMES = ("decode step", "transcribe window")
 """The spans of a request whose time is broken down one by one."""
-RUN_NAMES = frozenset(("run npu",))
-MOVE_NAMES = frozenset(
-    (
-        "copy to npu",
-        "copy from npu",
-        "wait core",
-        "lock core",
-        "acquire output data",
-        "dump cache memory",
-        "load cache memory",
-    )
-)
+_BETWEEN = frozenset(("prefill chunk",))
+"""Other calls of the device after which a token may be drawn."""
 SAMPLE_NAMES = frozenset(("sample", "detokenise"))
 
 
@@ -126,11 +117,12 @@ def requests_with_steps(view: TraceView) -> list[int]:
     """The requests that `breakdown` has something to say about, in the view's order."""
     import numpy as np
 
-    wanted = _numbers(view, frozenset(STEP_NAMES))
     found: set[int] = set()
     for track in view.tracks:
-        if track.kind == "thread":
-            found.update(np.unique(track.request[np.isin(track.name, wanted)]).tolist())
+        for step_name in STEP_NAMES if track.kind == "thread" else ():
+            calls = _Calls(view, track, step_name)
+            found.update(np.unique(track.request[calls.steps]).tolist())
+            found.update(np.unique(track.request[calls.drawn[calls.is_shared[calls.at]]]).tolist())
     return sorted(found - {-1})
 
 
@@ -180,56 +172,77 @@ def _covered(starts: Times, ends: Times) -> int:
     return int(reached[-1] - starts[0] - gaps.sum())
 
 
+class _Calls:
+    """The steps of a track, and which requests took part in those that several requests share.
+
+    A shared step names no request; its tokens are drawn right after it, before the next call of the device.
+    """
+
+    def __init__(self, view: TraceView, track: TrackView, step_name: str) -> None:
+        import numpy as np
+
+        self._track = track
+        step = view.names.index(step_name) if step_name in view.names else -1
+        self._index = np.flatnonzero(np.isin(track.name, [step, *_numbers(view, _BETWEEN)]))
+        self._starts = track.start[self._index]
+        self._is_step = track.name[self._index] == step
+        self.steps = self._index[self._is_step]
+        """Spans that are steps."""
+        self.is_shared = self._is_step & (track.request[self._index] == -1)
+        drawn = np.flatnonzero(np.isin(track.name, _numbers(view, SAMPLE_NAMES)))
+        at = np.searchsorted(self._starts, track.start[drawn], side="right") - 1
+        self.drawn, self.at = drawn[at >= 0], at[at >= 0]
+        """Spans that draw or say a token, and the call each comes after."""
+
+    def of(self, request: int) -> tuple[Times, Times, npt.NDArray[np.bool_]]:
+        """Begin and end of each step that the request took part in, and whether others did, too.
+
+        A step lasts to the last token drawn for the request before the next call.
+        """
+        import numpy as np
+
+        track = self._track
+        mine = track.request[self.drawn] == request
+        last = track.end[self._index].copy()
+        np.maximum.at(last, self.at[mine], track.end[self.drawn[mine]])
+        part = np.zeros(len(self._index), dtype=bool)
+        part[self.at[mine]] = True
+        own = self._is_step & (track.request[self._index] == request)
+        chosen = own | (self.is_shared & part)
+        return self._starts[chosen], last[chosen], self.is_shared[chosen]
+
+
 def _steps(view: TraceView, request: int, step_name: str) -> Iterator[Step]:
-    """A step lasts from its begin to the next one's, so that what follows it on its thread counts as well."""
     import numpy as np
 
     if step_name not in view.names:
         return
-    number = view.names.index(step_name)
+    device = DeviceTime(view)
     for track in view.tracks:
         if track.kind != "thread":
             continue
-        mine = np.flatnonzero((track.name == number) & (track.request == request))
-        device = [other for other in view.tracks if other.kind == "device" and other.tid == track.tid]
-        for place, index in enumerate(mine):
-            low = int(track.start[index])
-            following = int(track.start[mine[place + 1]]) if place + 1 < len(mine) else None
-            high = _step_end(view, track, int(index), following)
-            run = sum(_time_in(view, other, RUN_NAMES, low, high) for other in device)
-            move = sum(_time_in(view, other, MOVE_NAMES, low, high) for other in device)
-            sample = _time_in(view, track, SAMPLE_NAMES, low, high, request)
-            host = max(0, high - low - run - move - sample)
-            yield Step(low, high - low, {"run": run, "move": move, "sample": sample, "host": host})
+        low, high, shared = _Calls(view, track, step_name).of(request)
+        if not len(low):
+            continue
+        run, move = device.run_and_move(track.tid, low, high)
+        own = _sampling(view, track, request).within(low, high)
+        # The rows of a shared step are drawn one after the other, so each waits for those before it.
+        sample = np.where(shared, _sampling(view, track).within(low, high), own)
+        for start, end, *parts in zip(low, high, run, move, sample, strict=True):
+            ran, moved, drew = (int(part) for part in parts)
+            total = int(end - start)
+            host = max(0, total - ran - moved - drew)
+            yield Step(int(start), total, {"run": ran, "move": moved, "sample": drew, "host": host})
 
 
-def _step_end(view: TraceView, track: TrackView, index: int, following: int | None) -> int:
-    """Where a step's time ends: at the last sampling after it, and never after the next step's begin."""
+def _sampling(view: TraceView, track: TrackView, request: int | None = None) -> Stretches:
+    """When tokens were drawn and said on the track, for one request or for all."""
     import numpy as np
 
-    own_end = int(track.end[index])
-    limit = following if following is not None else own_end + 1_000_000_000
-    stop = int(np.searchsorted(track.start, limit))
-    later = slice(index + 1, stop)
-    wanted = np.isin(track.name[later], _numbers(view, SAMPLE_NAMES))
-    same = track.request[later] == track.request[index]
-    ends = track.end[later][wanted & same]
-    return max(own_end, int(ends.max())) if len(ends) else own_end
-
-
-def _time_in(
-    view: TraceView, track: TrackView, names: frozenset[str], low: int, high: int, request: int | None = None
-) -> int:
-    """Time in [low, high) during which a span of these names ran on the track."""
-    import numpy as np
-
-    first = int(np.searchsorted(track.start, low))
-    last = int(np.searchsorted(track.start, high))
-    part = slice(first, last)
-    wanted = np.isin(track.name[part], _numbers(view, names))
+    chosen = np.isin(track.name, _numbers(view, SAMPLE_NAMES))
     if request is not None:
-        wanted &= track.request[part] == request
-    return _covered(track.start[part][wanted], np.minimum(track.end[part][wanted], high))
+        chosen &= track.request == request
+    return Stretches(track.start[chosen], track.end[chosen])
 
 
 def _numbers(view: TraceView, names: frozenset[str]) -> list[int]:

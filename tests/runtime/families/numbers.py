@@ -91,7 +91,10 @@ class Lane:
         from transformers import AutoModelForCausalLM
 
         model = AutoModelForCausalLM.from_pretrained(
-            str(folder), local_files_only=True, max_batch_size=layout.max_batch_size or K
+            str(folder),
+            local_files_only=True,
+            max_batch_size=layout.max_batch_size or K,
+            dev_no=list(layout.dev_no),
         )
         info = model_info(model_id, folder, "llama", "chat", model, active, 0.0)
         numbers = Numbers(model, NoTokens(), info, frozenset())

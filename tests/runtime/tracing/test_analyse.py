@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import statistics as plain
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.tracing.analyse import breakdown, find, requests_with_steps, statistics
+from runtime.tracing.analyse import find, statistics
 from runtime.tracing.levels import FEW, build_levels, choose
 from runtime.tracing.view import make_view
 from tests.runtime.tracing.recordings import (
@@ -19,9 +18,7 @@ from tests.runtime.tracing.recordings import (
     GUI,
     chat_events,
     make_trace,
-    request_events,
     span,
-    write_device_file,
 )
 
 MS = 1_000_000
@@ -79,56 +76,6 @@ def test_statistics_agree_with_a_plain_reference(
                 for moment in range(max(at, low), min(at + length, high))
             }
             assert rows[name].share == pytest.approx(len(ran) / (high - low))
-
-
-def test_a_tokens_time_by_phase(tmp_path: Path) -> None:
-    events = request_events("1", "Answer", "chat", 0, 100 * MS)
-    device = []
-    for token in range(3):
-        begin = 10 * MS * (token + 1)
-        extra = 3 * MS if token == 1 else 0
-        events += [
-            span("decode step", begin, 6 * MS + extra, ENGINE, "1", token=token),
-            span("sample", begin + 6 * MS + extra, MS // 2, ENGINE, "1"),
-        ]
-        micros = begin // 1000
-        device += [
-            ("B", "infer", ENGINE, micros + 100),
-            ("B", "copy to npu", ENGINE, micros + 100),
-            ("E", "copy to npu", ENGINE, micros + 300),
-            ("B", "run npu", ENGINE, micros + 300),
-            ("E", "run npu", ENGINE, micros + 4300 + extra // 1000),
-            ("E", "infer", ENGINE, micros + 4400 + extra // 1000),
-        ]
-    view = make_view(make_trace(events, write_device_file(tmp_path / "npu.json", device)))
-    assert requests_with_steps(view) == [0]
-    found = breakdown(view, 0)
-    assert found is not None
-    assert [step.total for step in found.steps] == [6.5 * MS, 9.5 * MS, 6.5 * MS]
-    assert found.steps[0].phases == {"run": 4 * MS, "move": MS // 5, "sample": MS // 2, "host": 1.8 * MS}
-    assert found.steps[1].phases["run"] == 7 * MS
-    assert found.median("run") == 4 * MS
-    assert found.share("run") == pytest.approx(15 / 22.5)
-    assert all(sum(step.phases.values()) == step.total for step in found.steps)
-
-
-def test_a_request_without_steps_has_no_breakdown() -> None:
-    view = make_view(make_trace([span("template", 0, 5, ENGINE, "1")]))
-    assert requests_with_steps(view) == []
-    assert breakdown(view, 0) is None
-
-
-def test_two_requests_taking_turns_keep_their_own_steps() -> None:
-    events = [
-        span("decode step", at * MS, MS // 2, ENGINE, request, token=at)
-        for at, request in enumerate(("1", "2", "1", "2"))
-    ]
-    view = make_view(make_trace(events))
-    assert requests_with_steps(view) == [0, 1]
-    for request in (0, 1):
-        found = breakdown(view, request)
-        assert found is not None
-        assert [step.total for step in found.steps] == [MS // 2, MS // 2]
 
 
 def test_finding_goes_over_all_tracks_by_time() -> None:
