@@ -113,7 +113,8 @@ class Lane:
     def ask_turns(
         self, request_id: str, conversation: str, turns: Iterable[tuple[Any, Sequence[int]]], **options: Any
     ) -> None:
-        sampling = SamplingRequest(temperature=0.0, max_tokens=options.pop("count", COUNT))
+        greedy = SamplingRequest(temperature=0.0, max_tokens=options.pop("count", COUNT))
+        sampling = options.pop("sampling", greedy)
         model_id = options.pop("model_id", "tiny")
         said = tuple(Turn(role, (TextPart(" ".join(map(str, ids))),)) for role, ids in turns)
         self.engine.handle(Generate(request_id, conversation, model_id, said, sampling, 1, **options))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from runtime.layout import LayoutRequest
 from runtime.messages import Finished, LoadModel, ModelUnloaded
+from runtime.sampling_params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.numbers import COUNT, K, Lane
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
@@ -93,6 +95,28 @@ def test_a_background_request_gives_way_and_goes_on_where_it_was(lane: Lane, exp
     assert lane.answer("quick") == expected(PROMPTS[0], COUNT)
     for index in range(K):
         assert lane.answer(f"behind-{index}") == expected([index + 1, *long], COUNT)
+
+
+def test_a_seed_gives_the_same_answer_alone_and_among_other_rows(lane: Lane) -> None:
+    values = SamplingRequest(
+        temperature=1.2, top_p=0.97, repetition_penalty=1.1, frequency_penalty=0.1, max_tokens=40
+    )
+    drawn = set()
+    for seed in range(8):
+        sampling = replace(values, seed=seed)
+        lane.ask(f"alone-{seed}", f"alone-{seed}", PROMPTS[0], sampling=sampling)
+        lane.run()
+        lane.rows.clear()
+        lane.ask(f"among-{seed}", f"among-{seed}", PROMPTS[0], sampling=sampling)
+        for row in range(1, K):
+            other = replace(values, seed=100 * seed + row, max_tokens=10 * row)
+            lane.ask(f"other-{seed}-{row}", f"other-{seed}-{row}", PROMPTS[row], sampling=other)
+            lane.run(steps=3)
+        lane.run()
+        assert {len(set(lane.rows)) > 1, max(lane.rows) == K} == {True}
+        assert lane.answer(f"among-{seed}") == lane.answer(f"alone-{seed}")
+        drawn.add(tuple(lane.answer(f"alone-{seed}")))
+    assert len(drawn) == 8, "the seeds matter"
 
 
 def test_two_models_side_by_side_make_twice_the_slots(folder: Path, expected: Expected) -> None:
