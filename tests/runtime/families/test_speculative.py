@@ -209,6 +209,7 @@ def test_the_layout_reaches_all_three_networks(pairs: dict[str, Pair], talk: Beg
     chat = talk(pairs["llama"].artifact, LayoutRequest(core_mode="single", target_cores=("0:1:2",)))
     layout = chat.info.layout
     assert layout is not None
-    assert (layout.core_mode, layout.cores, layout.models) == ("single", ("0:1:2",), 3)
+    assert (layout.core_mode, layout.cores, layout.models) == ("single", ("0:1:2",), 1)
+    assert [part.cores for part in layout.parts] == [("0:1:2",)] * 3
     refused = talk(pairs["llama"].artifact, LayoutRequest(max_batch_size=2))
     assert "one conversation at a time, not 2" in refused.refusal
