@@ -14,7 +14,7 @@ from runtime.families.base import KvCache, Logits, Progress, Prompt
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
 from runtime.families.opening import Opening
-from runtime.families.prefill_chunk import resolve_chunk
+from runtime.families.prefill_chunk import chunk_of
 from runtime.families.user_text import as_data, control_tokens
 from runtime.layout import LayoutRequest, from_pretrained_kwargs
 from runtime.layout_outcome import effective_from_model
@@ -221,7 +221,7 @@ def model_info(
         simulated=active.simulated,
         layout=layout,
         context_length=context_length(decoder, compiled),
-        prefill_chunk=prefill_chunk(decoder, layout.core_mode if layout else "single"),
+        prefill_chunk=chunk_of(decoder),
         sampling_defaults=sampling_defaults(folder),
         load_seconds=seconds,
     )
@@ -267,10 +267,3 @@ def context_length(model: Any, compiled: Any = None) -> int:
     """Positions the KV cache of the model's only compiled model, or of the one given, holds."""
     buffers = (compiled or model.get_mxq_model()).get_input_buffer_info()
     return int(buffers[0].max_cache_size) or int(model.config.max_position_embeddings)
-
-
-def prefill_chunk(model: Any, core_mode: str) -> int:
-    """Prompt positions the artifact takes in one call; `model` is the text part of a composite one."""
-    config = model.config
-    batch = int(getattr(config, "max_batch_size", None) or 1) > 1
-    return resolve_chunk(getattr(config, "npu_prefill_chunk_size", None), core_mode, batch=batch)

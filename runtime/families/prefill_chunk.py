@@ -7,9 +7,22 @@ mode, then by "default", then, in automatic mode, by its only usable entry. A ba
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 DEFAULT_CHUNK = 128
 LARGEST_BATCH_CHUNK = 128
+
+
+def chunk_of(model: Any) -> int:
+    """Prompt positions a loaded model takes in one call; of a composite one, `model` is its text network.
+
+    That network's own core mode counts: the picture network beside it may have another.
+    """
+    config, backend = model.config, model.npu_backend
+    # An artifact made for several conversations stays one when it is told to hold a single one.
+    rows = max(int(backend.k_per_model), int(getattr(config, "max_batch_size", None) or 1))
+    stated = getattr(config, "npu_prefill_chunk_size", None)
+    return resolve_chunk(stated, str(backend.core_mode), batch=rows > 1)
 
 
 def resolve_chunk(stated: object, core_mode: str, *, batch: bool) -> int:
