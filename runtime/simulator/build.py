@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,6 +148,19 @@ def speculative(draft_dir: Path) -> Builder:
     return lambda checkpoint, target: build_eagle3(checkpoint, draft, target)
 
 
+def _builder(checkpoint: Checkpoint, draft_dir: Path | None) -> Builder:
+    if draft_dir is not None:
+        return speculative(draft_dir)
+    known = builders()
+    if checkpoint.model_type not in known:
+        raise ModelUnsupportedError(
+            f"The checkpoint {checkpoint.folder} is of the family “{checkpoint.model_type}”, "
+            "which cannot be simulated.",
+            remedy=f"Choose one of {', '.join(sorted(known))}.",
+        )
+    return known[checkpoint.model_type]
+
+
 def build_artifact(
     hf_dir: Path,
     out_dir: Path,
@@ -184,13 +198,16 @@ def build_artifact(
         split_features,
     )
     _check(options)
-    builder = builders().get(checkpoint.model_type) if draft_dir is None else speculative(draft_dir)
-    if builder is None:
-        raise ModelUnsupportedError(
-            f"The checkpoint {hf_dir} is of the family “{checkpoint.model_type}”, which cannot be simulated.",
-            remedy=f"Choose one of {', '.join(sorted(builders()))}.",
-        )
+    builder = _builder(checkpoint, draft_dir)
     report = progress or (lambda stage, fraction: None)
+    with _appearing(out_dir) as folder:
+        _fill(Target(folder, options, report, config=dict(checkpoint.config)), checkpoint, builder)
+    report("Done", 1.0)
+
+
+@contextmanager
+def _appearing(out_dir: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `out_dir` when the block ends well and goes otherwise."""
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise StorageError(
             f"{out_dir} exists already.",
@@ -203,14 +220,13 @@ def build_artifact(
     except OSError as error:
         raise storage_error(error, str(out_dir.parent), unharmed="Nothing was changed.") from error
     try:
-        _fill(Target(staging, options, report, config=dict(checkpoint.config)), checkpoint, builder)
+        yield staging
         os.chmod(staging, 0o755)  # mkdtemp makes it private
         os.replace(staging, out_dir)
     except OSError as error:
         raise storage_error(error, str(out_dir), unharmed="Nothing was changed.") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    report("Done", 1.0)
 
 
 def _fill(target: Target, checkpoint: Checkpoint, builder: Builder) -> None:

@@ -17,7 +17,7 @@ from tests.runtime.conftest import Networks
 from tests.runtime.families.test_image_text import TOKENS, Session, open_session
 from tests.simulator.checkpoints import unsettle
 from tests.simulator.pictures import noise
-from tests.tiny_qwen2_vl import byte_tokenizer
+from tests.tiny_qwen_vl import byte_tokenizer
 
 MARKS = ("<image>", "<|START_OF_IMG|>", "<|END_OF_IMG|>", "<|IMG_PATCH|>", "<|IMG_LINE_BREAK|>")
 TEMPLATE = (
