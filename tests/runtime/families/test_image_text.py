@@ -75,6 +75,8 @@ class Outcome:
     text: str
     end: Finished | Failed
     spans: list[str]
+    patches: list[int]
+    """Of each picture that the vision network was given."""
 
     @property
     def finished(self) -> Finished:
@@ -115,8 +117,9 @@ class Session:
                 pass
         finally:
             RECORDER.stop()
-        spans = [event[1] for event in window.drain() if event[0] == "span"]
-        return Outcome(self.text(request_id), self.end(request_id), spans)
+        spans = [event for event in window.drain() if event[0] == "span"]
+        patches = [event[-1]["patches"] for event in spans if event[1] == "encode image"]
+        return Outcome(self.text(request_id), self.end(request_id), [event[1] for event in spans], patches)
 
     def text(self, request_id: str) -> str:
         deltas = (event for event in self.events if isinstance(event, TextDelta))

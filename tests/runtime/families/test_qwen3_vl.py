@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,8 +102,55 @@ def test_answers_equal_plain_transformers_and_the_second_reuses_the_first(
     )
 
 
-def test_a_large_picture_is_made_smaller_than_the_network_takes(session: Session, tmp_path: Path) -> None:
-    """4096 patches before merging are the most that the vendor's network takes; the context leaves less."""
+@pytest.fixture(scope="module")
+def roomy(models: Models) -> Iterator[Session]:
+    """A context for more than a network's pictures, and a processor that would make them as large."""
+    checkpoint = models.folder / "roomy checkpoint"
+    shutil.copytree(models.folder / "checkpoint", checkpoint)
+    for name in ("config.json", "preprocessor_config.json", "processor_config.json"):
+        path = checkpoint / name
+        if path.exists():
+            text = path.read_text().replace(
+                '"max_position_embeddings": 1024', '"max_position_embeddings": 6144'
+            )
+            path.write_text(text.replace(f'"longest_edge": {1 << 20}', f'"longest_edge": {1 << 24}'))
+    build_artifact(checkpoint, models.folder / "roomy", prefill_chunk=1024, context_length=6144)
+    session = open_session(models.folder / "roomy")
+    assert session.info.context_length == 6144
+    yield session
+    session.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "tokens"),
+    [
+        ((1056, 992), 33 * 31),
+        ((1024, 1024), 32 * 32),  # 4096 patches: all that the vendor's network takes
+        ((1056, 1024), 32 * 31),  # one row of patches more
+        ((1536, 1536), 32 * 32),
+        ((4000, 1000), 48 * 12),  # 1536 pixels are the longest side that is handed over
+    ],
+)
+def test_a_picture_has_4096_patches_at_most(
+    roomy: Session, models: Models, tmp_path: Path, size: tuple[int, int], tokens: int
+) -> None:
+    around = roomy.ask(asked("?", saved(tmp_path, 64, 64))).finished.usage.prompt - 4
+    picture = saved(tmp_path, *size)
+    outcome = roomy.ask(asked("?", picture), conversation=str(size))
+    assert outcome.finished.usage.prompt == around + tokens
+    if size == (1024, 1024):
+        assert outcome.text == expected(models, asked("?", picture)), "nothing was lost at the limit"
+
+
+def test_each_of_several_pictures_has_4096_patches_at_most(roomy: Session, tmp_path: Path) -> None:
+    around = roomy.ask(asked("?", *[saved(tmp_path, 64, 64)] * 2)).finished.usage.prompt - 2 * 4
+    large = [saved(tmp_path, 1536, 1536, seed) for seed in range(2)]
+    outcome = roomy.ask(asked("?", *large))
+    assert outcome.finished.usage.prompt == around + 2 * 1024
+    assert outcome.patches == [4096, 4096], "one call of the network for each"
+
+
+def test_a_large_picture_leaves_room_in_a_small_context(session: Session, tmp_path: Path) -> None:
     Image.new("RGB", (3000, 2000), "navy").save(tmp_path / "large.png")
     outcome = session.ask(asked("?", tmp_path / "large.png"))
     assert 256 < outcome.finished.usage.prompt < session.info.context_length
