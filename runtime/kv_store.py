@@ -134,7 +134,7 @@ class KvStore:
                 draft.unlink(missing_ok=True)
                 folder.rmdir()  # only if nothing else is in it
             raise
-        for other in folder.iterdir():
+        for other in _entries(folder):
             unnamed = other.name not in (_MANIFEST, data.name)
             if unnamed and (other.name == former or _is_stale(other)):
                 _remove(other)
@@ -163,10 +163,7 @@ class KvStore:
                 _remove(folder)
 
     def _folders(self) -> list[Path]:
-        try:
-            return [folder for model in self._root.iterdir() if model.is_dir() for folder in model.iterdir()]
-        except OSError:
-            return []
+        return [folder for model in _entries(self._root) for folder in _entries(model)]
 
     def _make_private(self, folder: Path) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -234,6 +231,14 @@ def _files(data: Path) -> list[str]:
     return sorted(path.relative_to(data).as_posix() for path in data.rglob("*") if not path.is_dir())
 
 
+def _entries(folder: Path) -> list[Path]:
+    """What lies in the folder; nothing if it is none."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
 def _data_of(folder: Path) -> str:
     """The name of the data that the manifest names; empty if there is none or it is damaged."""
     try:
@@ -243,7 +248,10 @@ def _data_of(folder: Path) -> str:
 
 
 def _is_stale(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > _STALE_SECONDS
+    try:
+        return time.time() - path.stat().st_mtime > _STALE_SECONDS
+    except OSError:  # another program has removed it
+        return False
 
 
 def _remove(path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,38 @@ def test_two_programs_at_one_conversation_leave_one_whole_state(tmp_path: Path) 
     assert record.identity == (8, 9)
     assert (record.checked() / "cache_a.bin").read_bytes() == b"mine"
     assert len(list(record.folder.iterdir())) == 2
+
+
+def test_programs_that_write_at_once_are_never_mixed(store: KvStore) -> None:
+    """What is found was written by one of them, whole: each writes its own number everywhere."""
+    writers = set()
+    for number in (1, 2):
+        writers.add(os.fork())
+        if 0 in writers:
+            try:
+                for _ in range(60):
+                    store.save(KEY, "c", (number,), said(), writing(b"%d" % number))
+                os._exit(0)
+            finally:
+                os._exit(1)
+    found: set[int] = set()
+    while writers:
+        for writer in list(writers):
+            ended, status = os.waitpid(writer, os.WNOHANG)
+            if ended:
+                assert status == 0, "the disk refused nobody"
+                writers.discard(writer)
+        with suppress(KvRejectedError, OSError):
+            record = store.find(KEY, "c")
+            if record is not None:
+                content = (record.checked() / "cache_a.bin").read_bytes()
+                assert record.identity == (int(content),)
+                found.add(int(content))
+    assert found <= {1, 2}
+    assert found
+    last = store.find(KEY, "c")
+    assert last is not None
+    last.checked()
 
 
 def test_a_write_that_was_killed_leaves_what_was_there(store: KvStore, tmp_path: Path) -> None:

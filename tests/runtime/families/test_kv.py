@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runtime.config import KvOptions
+from runtime.kv_store import Record
 from runtime.messages import ForgetConversation, MissCause, Reuse
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.numbers import Lane
@@ -262,6 +263,24 @@ def test_kv_that_does_not_pass_its_check_is_computed_again(
     assert (again.cached, again.reuse.cause) == (0, "rejected")
     again.ask(name, QUESTION)
     assert again.cached == 29
+
+
+def test_a_file_that_vanishes_while_it_is_loaded_costs_no_answer(
+    start: Callable[..., Talk], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = start(keep_on_disk=True)
+    talk.ask(name, QUESTION)
+    checked = Record.checked
+
+    def vanishing(record: Record) -> Path:
+        data = checked(record)
+        sorted(data.glob("*.bin"))[-1].unlink()
+        return data
+
+    monkeypatch.setattr(Record, "checked", vanishing)
+    again = start(keep_on_disk=True)
+    again.ask(name, QUESTION)
+    assert (again.cached, again.reuse.cause) == (0, "rejected")
 
 
 def test_kv_of_another_layout_is_not_used(start: Callable[..., Talk], name: str) -> None:
