@@ -23,8 +23,8 @@ from tests.simulator.pictures import noise
 START, STOP, SIDE, COUNT = 2, 3, 28, 14
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def write_checkpoint(folder: Path) -> Path:
+    """A tiny checkpoint with random weights, its tokenizer and processor; returns the folder."""
     from transformers import BlipConfig, BlipForConditionalGeneration, BlipImageProcessor
 
     size = {"num_hidden_layers": 2, "intermediate_size": 40}
@@ -49,11 +49,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if parameter.ndim > 1:
                 parameter.normal_(0, 1 if "position_embeddings" in name or "word_emb" in name else 0.2)
     model.tie_weights()
-    folder = tmp_path_factory.mktemp("blip") / "checkpoint"
     model.save_pretrained(folder)
     BlipImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
     save_tokenizer(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("blip") / "checkpoint")
 
 
 @pytest.fixture
