@@ -22,9 +22,10 @@ from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
 from runtime.devices import vendor_stack
 from runtime.errors import BadLogitsError, ModelIncompleteError, ModelUnsupportedError
-from runtime.families.causal_lm import context_length, dispose_model, eos_ids, new_slot_cache, prefill_chunk
+from runtime.families.causal_lm import context_length, dispose_model, eos_ids, new_slot_cache
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
+from runtime.families.prefill_chunk import chunk_of
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import loading
@@ -70,7 +71,7 @@ class NpuQwen3Asr:
         self.title = f"{info.title} · {info.device}"
         self.languages = info.languages
         text = self._thinker.model
-        self._chunk = prefill_chunk(text, info.layout.core_mode if info.layout else "single")
+        self._chunk = chunk_of(text)
         self._context = _usable_context(model)
         self._cache: Any = new_slot_cache(text)
 
