@@ -10,6 +10,7 @@ from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice, activate, vendor_stack
 from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
+from runtime.families.config_layout import layout_named
 from runtime.families.faults import device_faults
 from runtime.layout import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
 from runtime.layout_check import validate_for
@@ -44,7 +45,7 @@ class Opening:
         from transformers import AutoConfig
 
         self._progress(f"Reading {what}", 0.5)
-        with loading(self._folder, "its config.json"):
+        with layout_named(self._folder, self.active), loading(self._folder, "its config.json"):
             AutoConfig.from_pretrained(str(self._folder), local_files_only=True)
         with loading(self._folder, what):
             return [reader.from_pretrained(str(self._folder), local_files_only=True) for reader in readers]
@@ -52,7 +53,11 @@ class Opening:
     def load(self, auto_class: Any, kwargs: dict[str, Any]) -> Any:
         """The model on the device, through the vendor's class for this folder."""
         self._progress("Loading weights onto the device", 0.6)
-        with loading(self._folder, "its config.json or weights"), device_faults(self._folder.name):
+        with (
+            layout_named(self._folder, self.active),
+            loading(self._folder, "its config.json or weights"),
+            device_faults(self._folder.name),
+        ):
             model = auto_class.from_pretrained(
                 str(self._folder), local_files_only=True, use_safetensors=True, **kwargs
             )

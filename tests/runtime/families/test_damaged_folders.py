@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from runtime.catalog.entries import DEMO_CHAT
+from runtime.config import RuntimeConfig
 from runtime.devices import activate
 from runtime.errors import MbltError, ModelDamagedError, ModelError, RequestError
 from runtime.families import load_model
 from runtime.families.base import FamilyModel
 from runtime.layout import LayoutRequest
-from runtime.messages import TextPart, Turn
+from runtime.messages import LoadSpeech, TextPart, Turn
 from runtime.simulator.build import build_artifact
+from runtime.speech.engine import load_engine
 from tests.simulator.checkpoints import make_checkpoint
 
 TURNS = (Turn("user", (TextPart("Hi"),)),)
@@ -171,3 +173,45 @@ def test_random_headers_of_weights_are_refused(folder: Path) -> None:
     path.write_bytes(struct.pack("<Q", 1 << 62) + b"{" * (size - 8))
     with pytest.raises(ModelDamagedError):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"core_mode": "turbo"}, "core_mode is “turbo”, which is not a core mode. "),
+        ({"core_mode": 4}, "core_mode is “4”, which is not a core mode. "),
+        ({"core_mode": ["single"]}, "which is not a core mode. "),
+        ({"core_mode": "single", "target_cores": ["0:0:9"]}, "target_cores is wrong. “0:0:9” is not one of"),
+        ({"core_mode": "global8", "target_clusters": ["0:1"]}, "Global 8 needs both clusters of device 0"),
+        ({"dev_no": 3, "target_clusters": None}, "dev_no is 3, a device that this computer does not have."),
+    ],
+)
+def test_a_wrong_layout_in_the_config_is_named_with_its_file_and_key(
+    folder: Path, changes: dict[str, Any], words: str
+) -> None:
+    values("config.json", **changes)(folder)
+    with pytest.raises(ModelDamagedError) as failure:
+        load(folder)
+    info = failure.value.info
+    assert info.summary.startswith(f"{folder}/config.json: ")
+    assert words in info.sentence()
+    if "turbo" in info.summary:
+        assert (
+            info.remedy == "Make it one of auto, single, multi, global4, global8. Or fetch the model again."
+        )
+
+
+def test_a_wrong_layout_of_one_part_is_named_with_its_key(demo_models: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "whisper"
+    shutil.copytree(demo_models / "whisper-tiny.en-sim", copy, copy_function=os.symlink)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").unlink()
+    (copy / "config.json").write_text(json.dumps({**config, "decoder_core_mode": "turbo"}))
+    command = LoadSpeech("w", str(copy), LayoutRequest())
+    with pytest.raises(ModelDamagedError, match=r"config\.json: decoder_core_mode is “turbo”"):
+        load_engine(command, RuntimeConfig(tmp_path, "simulated"), lambda _stage, _part: None)
+
+
+def test_a_stray_value_that_nothing_reads_does_no_harm(folder: Path) -> None:
+    values("config.json", old_core_mode="turbo", something={"dev_no": 7})(folder)
+    load(folder).dispose()
