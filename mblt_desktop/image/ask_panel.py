@@ -16,6 +16,8 @@ from mblt_desktop.widgets import Chip, Label, Scrolled, SidePanel
 WIDTH = 420
 NARROW_WIDTH = 328
 _NEAR_END = 40
+_NOTHING_ASKED = "Nothing has been asked about this picture yet. Choose a question below, or write your own."
+_NOT_DESCRIBED = "This picture has not been described yet. Press Describe below."
 
 
 class AskPanel(SidePanel):
@@ -83,17 +85,24 @@ class AskPanel(SidePanel):
         running = self.asking.running
         if running is not None and running.image_id == record.id:
             answers = [running if answer.id == running.id else answer for answer in answers]
-        hint = "Nothing has been asked about this picture yet. Choose a question below, or write your own."
-        self.answers.show_answers(answers, hint)
+        self.answers.show_answers(answers, _NOT_DESCRIBED if self._describer else _NOTHING_ASKED)
         if running is not None and (card := self.answers.card(running.id)) is not None:
             card.show_status("Writing…" if running.text else "Looking at the picture…")
         self._to_end()
+
+    @property
+    def _describer(self) -> str:
+        """The loaded model's name if it takes no questions, else empty."""
+        loaded = self.models.loaded
+        return loaded.title if loaded is not None and loaded.only_describes else ""
 
     @property
     def disabled_reason(self) -> str:
         """Why nothing can be asked now; empty when it can."""
         if self.notice.reason:
             return self.notice.reason
+        if self._describer and len(self._records) > 1:
+            return f"{self._describer} describes one picture at a time: select one."
         return "" if self._records else "Add a picture first."
 
     @Slot()
@@ -101,6 +110,7 @@ class AskPanel(SidePanel):
         self.notice.refresh()
         loaded = self.models.loaded
         self._notice_box.setVisible(loaded is None)
+        self.question.set_describer(self._describer)
         self._chip.setVisible(loaded is not None)
         if loaded is not None:
             self._chip.set_text(loaded.title, "ok")

@@ -36,6 +36,8 @@ class _Run:
     answer: ImageAnswer
     text: str = ""
     unpainted: str = ""
+    began: bool = False
+    """Whether the model has said anything."""
     saved_at: float = 0.0
     stopping: bool = False
     overdue: bool = False
@@ -73,11 +75,14 @@ class Asking(QObject):
         return self._run is not None and self._run.stopping
 
     def ask(self, model: ModelInfo, records: list[ImageRecord], question: str) -> None:
-        """Ask about one picture, or about several together; the answer is the first one's."""
+        """Ask about one picture, or about several together; the answer is the first one's.
+
+        For a model that only describes, `question` is how its description begins.
+        """
         if self._run is not None:
             return
-        answer = ImageAnswer(records[0].id, question, "", model.title, model.device)
-        run = self._run = _Run(new_id(), answer, saved_at=time.monotonic())
+        run = self._run = _new_run(model, records[0], question)
+        answer = run.answer
         self._context.store.images.save_answer(answer)
         self.started.emit(answer)
         self.status_changed.emit(answer.id, "Looking at the picture…")
@@ -120,7 +125,8 @@ class Asking(QObject):
             self.status_changed.emit(run.answer.id, words)
 
     def _add_text(self, run: _Run, text: str) -> None:
-        first, run.overdue = not run.text or run.overdue, False
+        first, run.overdue = not run.began or run.overdue, False
+        run.began = True
         run.text += text
         run.unpainted += text
         if first:
@@ -144,6 +150,16 @@ class Asking(QObject):
         self._run = None
         self._context.store.images.save_answer(answer)
         self.ended.emit(answer)
+
+
+def _new_run(model: ModelInfo, record: ImageRecord, question: str) -> _Run:
+    """What is written of the answer before its first token came."""
+    if not model.only_describes:
+        answer = ImageAnswer(record.id, question, "", model.title, model.device)
+        return _Run(new_id(), answer, saved_at=time.monotonic())
+    answer = ImageAnswer(record.id, "Describe", "", model.title, model.device)
+    begun = f"{question} " if question else ""
+    return _Run(new_id(), answer, begun, begun, saved_at=time.monotonic())
 
 
 def _progress_words(event: Event) -> str:

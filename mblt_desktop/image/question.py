@@ -18,6 +18,10 @@ PRESETS = (
 """(name, question)."""
 COMPARE = 3
 _LINES = 3
+_PLACEHOLDER = "Ask about this picture"
+_NAME = "Question about the picture"
+_BEGINNING = "How the description begins, if you like: a photograph of"
+_BEGINNING_NAME = "How the description of the picture begins"
 
 
 class QuestionEdit(QPlainTextEdit):
@@ -30,12 +34,16 @@ class QuestionEdit(QPlainTextEdit):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "composer")
-        self.setPlaceholderText("Ask about this picture")
-        self.setAccessibleName("Question about the picture")
+        self.set_words(_PLACEHOLDER, _NAME)
         self.setTabChangesFocus(True)
         self.setFont(font())
         self.setFixedHeight(self.fontMetrics().lineSpacing() * _LINES + 8)
         self._composing = False
+
+    def set_words(self, placeholder: str, name: str) -> None:
+        """What the empty box says, and what it is called."""
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(name)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter that confirms an input method's text does not ask."""
@@ -69,7 +77,10 @@ class QuestionEdit(QPlainTextEdit):
 
 
 class QuestionBox(QFrame):
-    """Presets over the text over the buttons. Says why asking is not possible."""
+    """Presets over the text over the buttons. Says why asking is not possible.
+
+    For a model that only describes, the text is how the description begins, and may be empty.
+    """
 
     asked = Signal(str)
     stop_requested = Signal()
@@ -107,6 +118,7 @@ class QuestionBox(QFrame):
         row.addWidget(self.ask)
         column.addLayout(row)
         self._reason = ""
+        self._describer = ""
         self._running = False
         self._stopping = False
         self._pictures = 0
@@ -116,6 +128,17 @@ class QuestionBox(QFrame):
         """Put the presets into rows of so many."""
         for number, button in enumerate(self.presets):
             self._grid.addWidget(button, number // columns, number % columns)
+
+    def set_describer(self, title: str) -> None:
+        """The loaded model takes no questions and has that name; empty for one that does."""
+        if title == self._describer:
+            return
+        self._describer = title
+        self.edit.set_words(*(_BEGINNING, _BEGINNING_NAME) if title else (_PLACEHOLDER, _NAME))
+        for preset in self.presets:
+            preset.setVisible(not title)
+        self.ask.setText("Describe" if title else "Ask")
+        self._update()
 
     @property
     def hint(self) -> str:
@@ -134,12 +157,15 @@ class QuestionBox(QFrame):
         self.stop.setVisible(self._running)
         self.stop.setEnabled(not self._stopping)
         self.stop.setText("Stopping…" if self._stopping else "Stop")
-        written = bool(self.edit.toPlainText().strip())
-        self.ask.setEnabled(not self._reason and written)
+        enough = bool(self._describer or self.edit.toPlainText().strip())
+        self.ask.setEnabled(not self._reason and enough)
         self.ask.setToolTip(
-            self._reason or ("" if written else "Write a question first, or choose one above.")
+            self._reason or ("" if enough else "Write a question first, or choose one above.")
         )
-        self._hint.setText("" if self._running else self._reason or "Enter asks, Shift+Enter starts a line")
+        usual = "Enter asks, Shift+Enter starts a line"
+        if self._describer:
+            usual = f"{self._describer} describes a picture; it takes no question."
+        self._hint.setText("" if self._running else self._reason or usual)
         two = self._pictures == 2
         compare = self.presets[COMPARE]
         compare.setEnabled(two)
@@ -158,6 +184,6 @@ class QuestionBox(QFrame):
     @Slot()
     def _on_ask_clicked(self) -> None:
         question = self.edit.toPlainText().strip()
-        if question and not self._reason and not self._running:
+        if (question or self._describer) and not self._reason and not self._running:
             self.edit.clear()
             self.asked.emit(question)

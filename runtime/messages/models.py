@@ -34,6 +34,11 @@ class ModelInfo:
     languages: tuple[str, ...] = ()
     """ISO codes of what a speech model understands."""
 
+    @property
+    def only_describes(self) -> bool:
+        """Whether an image model takes no question, but the beginning of its description, if anything."""
+        return self.family == "blip"
+
 
 def model_lane(model_id: str) -> str:
     """The name of the lane that runs a chat or image model, as `LaneFaulted` says it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from runtime.messages import (
     ModelInfo,
     ModelLoaded,
     TextDelta,
+    TextPart,
     Timings,
     Usage,
 )
@@ -285,6 +287,38 @@ def test_two_selected_pictures_are_compared(
     assert sum(isinstance(part, ImagePart) for part in command.turns[0].parts) == 2
     bridge.host.post(Finished(command.request_id, "end", USAGE, TIMINGS, "device"))
     qtbot.waitUntil(lambda: pane.ask.asking.running is None)
+
+
+def test_a_model_that_only_describes_needs_no_question(
+    qtbot: QtBot, pane: ImagePane, photo: Photo, bridge: ScriptedBridge, vision_model: ModelInfo
+) -> None:
+    blip = replace(vision_model, model_id="blip", title="BLIP", family="blip")
+    load(qtbot, bridge, pane, blip)
+    add(qtbot, pane, photo("a.png", "red"))
+    command = ask(qtbot, pane, bridge, "")
+    assert command.turns[0].parts[1] == TextPart("")
+    bridge.host.post(
+        TextDelta(command.request_id, "a red field"),
+        Finished(command.request_id, "end", USAGE, TIMINGS, "device"),
+    )
+    qtbot.waitUntil(lambda: pane.ask.asking.running is None)
+    assert pane.ask.answers.cards[0].answer.question == "Describe"
+    assert pane.ask.answers.cards[0].answer.text == "a red field"
+    # What is written is how the description begins, and the answer has it, as BLIP's own has.
+    command = ask(qtbot, pane, bridge, "a photograph of")
+    assert command.turns[0].parts[1] == TextPart("a photograph of")
+    bridge.host.post(TextDelta(command.request_id, "a red field"))
+    qtbot.waitUntil(lambda: pane.ask.answers.cards[1].text.toPlainText() == "a photograph of a red field")
+    bridge.host.post(Finished(command.request_id, "end", USAGE, TIMINGS, "device"))
+    qtbot.waitUntil(lambda: pane.ask.asking.running is None)
+    assert pane.ask.answers.cards[1].answer.text == "a photograph of a red field"
+    # Two pictures are one too many.
+    add(qtbot, pane, photo("b.png", "blue"))
+    pane.gallery.selectionModel().select(pane.model.index(1), QItemSelectionModel.SelectionFlag.Select)
+    qtbot.waitUntil(lambda: pane.ask.question.hint == "BLIP describes one picture at a time: select one.")
+    assert not pane.ask.question.ask.isEnabled()
+    load(qtbot, bridge, pane, vision_model)
+    assert pane.ask.question.ask.text() == "Ask"
 
 
 def test_an_error_is_shown_in_its_card(

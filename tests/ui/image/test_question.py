@@ -100,6 +100,27 @@ def test_stop_takes_the_place_of_ask(qtbot: QtBot, box: QuestionBox) -> None:
     assert box.stop.text() == "Stopping…"
 
 
+def test_a_model_that_only_describes_is_asked_nothing(
+    qtbot: QtBot, box: QuestionBox, asked: list[str]
+) -> None:
+    box.set_describer("BLIP")
+    assert (box.ask.text(), box.hint) == ("Describe", "BLIP describes a picture; it takes no question.")
+    assert not any(preset.isVisible() for preset in box.presets)
+    assert "begins" in box.edit.placeholderText()
+    assert "begins" in box.edit.accessibleName()
+    qtbot.mouseClick(box.ask, Qt.MouseButton.LeftButton)
+    qtbot.keyClicks(box.edit, "a photograph of")
+    qtbot.keyClick(box.edit, Qt.Key.Key_Return)
+    assert asked == ["", "a photograph of"]
+    box.set_state("Add a picture first.", 0, running=False, stopping=False)
+    assert not box.ask.isEnabled()
+    box.set_state("", 1, running=False, stopping=False)
+    box.set_describer("")
+    assert (box.ask.text(), box.ask.isEnabled()) == ("Ask", False)
+    assert all(preset.isVisible() for preset in box.presets)
+    assert box.edit.placeholderText() == "Ask about this picture"
+
+
 def test_pasted_pictures_and_files_go_to_the_gallery(qtbot: QtBot, box: QuestionBox) -> None:
     taken: list[QMimeData] = []
     box.edit.media_pasted.connect(taken.append)
