@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from mblt_desktop.chat.models import ChatModels
+from mblt_desktop.models.words import job_facts, job_fraction, job_title
 from mblt_desktop.widgets import Button, EmptyState, ProgressRow
 from runtime.messages import CatalogRow, JobProgress
 
@@ -112,14 +113,8 @@ class _JobRow(ProgressRow):
 def _progress(progress: JobProgress | None) -> tuple[float | None, str]:
     if progress is None:
         return None, "Waiting…"
-    fraction = progress.done / progress.total if progress.total else None
-    facts = [progress.stage]
-    if progress.bytes_per_second:
-        facts.append(f"{progress.bytes_per_second / 1e6:.1f} MB/s")
-        if progress.total:
-            left = (progress.total - progress.done) / progress.bytes_per_second
-            facts.append(f"{left:.0f} s left")
-    return fraction, " · ".join(facts)
+    facts = job_facts(progress)
+    return job_fraction(progress), f"{job_title(progress)}{'  ·  ' if facts else ''}{facts}"
 
 
 def megabytes(size: int) -> str:

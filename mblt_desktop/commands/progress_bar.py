@@ -36,22 +36,30 @@ class ProgressBar:
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write("\r\x1b[K" + line(self._title, progress)[:width])
             self._drawn = True
-        elif progress.stage != self._stage:
-            sys.stderr.write(f"{self._title}: {progress.stage}\n")
-        self._stage = progress.stage
+        elif _stage(progress) != self._stage:
+            sys.stderr.write(f"{self._title}: {_stage(progress)}\n")
+        self._stage = _stage(progress)
         sys.stderr.flush()
 
 
 def line(title: str, progress: Progress) -> str:
     """The state in one line: bar, share, speed and the time left, each only when known."""
     parts = [f"{title}:"]
-    if progress.total:
-        share = min(1.0, progress.done / progress.total)
+    done, total = progress.done, progress.total
+    if progress.share is not None:
+        done, total = progress.share.done, progress.share.total
+    if total:
+        share = min(1.0, done / total)
         filled = round(share * _BAR)
         parts.append(f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}")
-    parts.append(progress.stage)
+    parts.append(_stage(progress))
     if progress.bytes_per_second:
         parts.append(f"{progress.bytes_per_second / 1e6:.1f} MB/s")
     if progress.seconds_left is not None and progress.seconds_left >= 1:
         parts.append(f"{progress.seconds_left:.0f} s left")
     return " ".join(parts)
+
+
+def _stage(progress: Progress) -> str:
+    """What is being done, and with which of several files."""
+    return progress.stage if progress.share is None else f"{progress.stage}, {progress.share.words}"

@@ -181,7 +181,8 @@ class ModelCard(QFrame):
         loading = self._state.loading.get(self.row.model_id)
         self.progress.setVisible(job is not None or loading is not None)
         if job is not None:
-            title = job.progress.stage if job.progress else f"{_JOB_WORDS[job.kind]}: waiting for its turn"
+            waiting = f"{_JOB_WORDS[job.kind]}: waiting for its turn"
+            title = words.job_title(job.progress) if job.progress else waiting
             self.progress.set_title("Stopping…" if job.cancelling else title)
             facts = words.job_facts(job.progress) if job.progress else ""
             self.progress.set_progress(words.job_fraction(job.progress), facts)

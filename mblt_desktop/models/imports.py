@@ -69,7 +69,7 @@ class ImportCard(QFrame):
 
     def refresh(self, item: Import) -> None:
         """Show how it stands."""
-        stage = item.progress.stage if item.progress else "Waiting for its turn"
+        stage = words.job_title(item.progress) if item.progress else "Waiting for its turn"
         self.progress.set_title(f"{self._name}: {'Stopping…' if item.cancelling else stage}")
         facts = words.job_facts(item.progress) if item.progress else ""
         self.progress.set_progress(words.job_fraction(item.progress), facts)

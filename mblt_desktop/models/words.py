@@ -51,25 +51,37 @@ def install_words(row: CatalogRow) -> str:
     return f"Install, {size(row.download_bytes)}" if row.download_bytes else "Install"
 
 
+def job_title(progress: JobProgress) -> str:
+    """What a job does, and with which of several files: "Downloading text.mxq, file 2 of 7"."""
+    return progress.stage if progress.share is None else f"{progress.stage}, {progress.share.words}"
+
+
 def job_fraction(progress: JobProgress | None) -> float | None:
-    """0..1, or None while it cannot be told."""
-    if progress is None or not progress.total:
+    """0..1 of all files, or None while it cannot be told."""
+    if progress is None:
         return None
-    return progress.done / progress.total
+    done, total = _of_all(progress)
+    return done / total if total else None
 
 
 def job_facts(progress: JobProgress) -> str:
-    """Bytes, speed and the time left; empty for a stage that moves no bytes."""
-    if not progress.bytes_per_second or not progress.total:
-        return ""
-    left = max(0, progress.total - progress.done) / progress.bytes_per_second
-    return "  ·  ".join(
-        (
-            f"{size(progress.done)} of {size(progress.total)}",
-            f"{progress.bytes_per_second / 1e6:.1f} MB/s",
-            f"{duration(left)} left",
-        )
-    )
+    """Bytes of the file and of all, speed and the time left, each when known; empty without any bytes."""
+    parts = []
+    if progress.total and (progress.bytes_per_second or progress.share is not None):
+        parts.append(f"{size(progress.done)} of {size(progress.total)}")
+    if progress.share is not None and progress.share.total:
+        parts.append(f"{size(progress.share.done)} of {size(progress.share.total)} in all")
+    done, total = _of_all(progress)
+    if progress.bytes_per_second and total:
+        left = max(0, total - done) / progress.bytes_per_second
+        parts += [f"{progress.bytes_per_second / 1e6:.1f} MB/s", f"{duration(left)} left"]
+    return "  ·  ".join(parts)
+
+
+def _of_all(progress: JobProgress) -> tuple[int, int | None]:
+    """Bytes done and in all: of every file where there are several, else of the one."""
+    share = progress.share
+    return (progress.done, progress.total) if share is None else (share.done, share.total)
 
 
 def loaded_words(info: ModelInfo) -> str:

@@ -86,10 +86,10 @@ def fetch_repository(source: HubSource, folder: Path, job: Job) -> None:
             detail=f"{type(error).__name__}: {error}",
         ) from error
     files = _files(source, info.siblings or [])
-    for item in files:
+    for item, own in zip(files, job.of_files([item.bytes for item in files]), strict=True):
         url = hf_hub_url(source.repository, item.path, revision=info.sha)
         remote = Remote(url, item.name, item.bytes, item.sha256, build_hf_headers())
-        download(remote, folder / item.name, job)
+        download(remote, folder / item.name, own)
 
 
 def is_data_file(name: str) -> bool:

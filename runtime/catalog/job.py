@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from runtime.messages import FileShare
 
 _REPORT_EVERY = 0.1
 """Seconds between reports: often enough for a moving bar, seldom enough to cost nothing."""
@@ -27,13 +29,16 @@ class Progress:
     """None while it cannot be told."""
     bytes_per_second: float | None = None
     """None for stages that do not move bytes."""
+    share: FileShare | None = None
+    """Of one file among several; the values above are that file's."""
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the speed of the last seconds."""
-        if not self.bytes_per_second or self.total is None:
+        """An estimate for all files from the speed of the last seconds."""
+        done, total = (self.done, self.total) if self.share is None else (self.share.done, self.share.total)
+        if not self.bytes_per_second or total is None:
             return None
-        return max(0, self.total - self.done) / self.bytes_per_second
+        return max(0, total - done) / self.bytes_per_second
 
 
 def _never() -> bool:
@@ -81,6 +86,21 @@ class Job:
             while self._marks[0][0] < now - _RATE_WINDOW:
                 self._marks.popleft()
             self._send(done)
+
+    def of_files(self, sizes: Sequence[int]) -> Iterator[Job]:
+        """A job for each file of these sizes, in turn; what it reports says which file of how many it is."""
+        before = furthest = 0
+
+        def report(progress: Progress) -> None:
+            nonlocal furthest
+            # A file that has arrived is read once more for its hash; that takes nothing back.
+            furthest = max(furthest, before + progress.done)
+            share = FileShare(number, len(sizes), min(furthest, sum(sizes)), sum(sizes))
+            self._report(replace(progress, share=share))
+
+        for number, size in enumerate(sizes, 1):  # noqa: B007 - read by `report`
+            yield Job(report, self._is_cancelled, self._clock)
+            before += size
 
     def _send(self, done: int) -> None:
         self._reported_at = self._clock()

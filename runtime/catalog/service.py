@@ -122,7 +122,12 @@ class LibraryService:
         def report(progress: Progress) -> None:
             self._post(
                 JobProgress(
-                    request_id, progress.stage, progress.done, progress.total, progress.bytes_per_second
+                    request_id,
+                    progress.stage,
+                    progress.done,
+                    progress.total,
+                    progress.bytes_per_second,
+                    progress.share,
                 )
             )
 

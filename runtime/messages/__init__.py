@@ -37,6 +37,7 @@ from runtime.messages.common import CallOverdue, Cancelled, Exported, Failed, La
 from runtime.messages.library import (
     CatalogRow,
     FetchModel,
+    FileShare,
     ImportModel,
     JobFinished,
     JobProgress,
@@ -176,6 +177,7 @@ __all__ = [
     "Exported",
     "Failed",
     "FetchModel",
+    "FileShare",
     "Finished",
     "ForgetConversation",
     "Generate",

@@ -84,6 +84,23 @@ class ModelsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class FileShare:
+    """Which of a model's files a job is at, and how far all of them are together."""
+
+    number: int
+    """From 1."""
+    files: int
+    done: int
+    """Bytes that are here, of all files; never fewer than were told before."""
+    total: int
+
+    @property
+    def words(self) -> str:
+        """E.g. "file 2 of 7"."""
+        return f"file {self.number} of {self.files}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """A long job of the library lane; bytes where they mean something, else a fraction."""
 
@@ -92,6 +109,8 @@ class JobProgress:
     done: int = 0
     total: int | None = None
     bytes_per_second: float | None = None
+    share: FileShare | None = None
+    """Of one file among several; the values above are that file's."""
 
 
 @dataclass(frozen=True, slots=True)

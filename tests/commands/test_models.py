@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from runtime.errors import (
     SettingError,
     StorageError,
 )
+from runtime.messages import FileShare
 from runtime.simulator.artifact import read_header
 from tests import tiny_qwen3_vl
 from tests.simulator import drafts
@@ -199,6 +201,9 @@ class TestProgressBar:
         progress = Progress("Downloading x", 25_000_000, 100_000_000, 5_000_000.0)
         expected = "m: [######..................]  25% Downloading x 5.0 MB/s 15 s left"
         assert line("m", progress) == expected
+        several = replace(progress, share=FileShare(2, 7, 50_000_000, 400_000_000))
+        expected = "m: [###.....................]  12% Downloading x, file 2 of 7 5.0 MB/s 70 s left"
+        assert line("m", several) == expected
 
     def test_nothing_else_is(self) -> None:
         assert line("m", Progress("Looking")) == "m: Looking"

