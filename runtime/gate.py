@@ -27,6 +27,7 @@ from runtime.messages import (
     Transcribe,
     Transcribed,
 )
+from runtime.refusals import cancelled
 
 _FINAL = (Finished, Failed, Cancelled, Transcribed)
 
@@ -37,7 +38,9 @@ class Gate:
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
         self._lock = threading.Lock()
-        self._unanswered: dict[str, None] = {}
+        self._unanswered: dict[str, Generate | Transcribe] = {}
+        self._withdrawn: set[str] = set()
+        """Requests answered as cancelled that the service does not know so of yet."""
         self._loads: dict[str, frozenset[str]] = {}
         """Models that are to be loaded, and the requests that come before each."""
         self._models: dict[str, ModelInfo] = {}
@@ -57,7 +60,10 @@ class Gate:
     def loading(self) -> bool:
         """Whether a load is the next thing to be answered: nothing else would be cut short with it."""
         with self._lock:
-            return any(self._unanswered.keys().isdisjoint(before) for before in self._loads.values())
+            return self._is_loading()
+
+    def _is_loading(self) -> bool:
+        return any(self._unanswered.keys().isdisjoint(before) for before in self._loads.values())
 
     def layouts(self) -> list[EffectiveLayout]:
         """Where the loaded models run; kept when the gate is shut, because they may still do so."""
@@ -70,15 +76,32 @@ class Gate:
             if self._shut:
                 return False
             if isinstance(command, Generate | Transcribe):
-                self._unanswered[command.request_id] = None
+                self._unanswered[command.request_id] = command
             elif isinstance(command, LoadModel | LoadSpeech):
                 self._loads[command.model_id] = frozenset(self._unanswered)
             return True
 
+    def withdraw(self, request_id: str) -> bool:
+        """End a request that waits for a load, which nothing interrupts, as cancelled; whether it was one.
+
+        The service finds the mark later; what it then says of the request is dropped.
+        """
+        with self._lock:
+            if self._shut or request_id not in self._unanswered or not self._is_loading():
+                return False
+            self._withdrawn.add(request_id)
+            self._post(cancelled(self._unanswered.pop(request_id)))
+            return True
+
     def post(self, event: Event) -> None:
-        """Let an event out; dropped once the gate is shut."""
+        """Let an event out; dropped once the gate is shut, or if its request was withdrawn."""
         with self._lock:
             if self._shut:
+                return
+            request_id = getattr(event, "request_id", "")
+            if request_id in self._withdrawn:
+                if isinstance(event, _FINAL):
+                    self._withdrawn.discard(request_id)
                 return
             if isinstance(event, _FINAL):
                 self._unanswered.pop(event.request_id, None)

@@ -56,6 +56,7 @@ from runtime.messages import (
 )
 from runtime.outbox import Outbox
 from runtime.refusals import load_cancelled, not_loaded, refusal
+from runtime.tracing.recorder import RECORDER
 from runtime.watchdog import Limits, Watchdog
 
 LANE_OF: dict[type[Command], str] = {
@@ -205,8 +206,10 @@ class Host:
             self._give(self._lane(name, _SERVICES[name], after), command)
 
     def cancel(self, request_id: str) -> None:
-        """Mark a request; its final event acknowledges."""
+        """Mark a request; its final event acknowledges, at once if it only waits for a model to be loaded."""
         self._marks.cancel(request_id)
+        if any(lane.gate.withdraw(request_id) for lane in self._lanes.values()):
+            RECORDER.end_request(request_id)
 
     def take_events(self) -> list[Event]:
         """Everything posted since the last call, in order."""

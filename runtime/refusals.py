@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 from runtime.errors import ErrorInfo, ModelNotLoadedError
 from runtime.messages import (
+    Cancelled,
     Command,
     Event,
     Failed,
+    Finished,
+    Generate,
     LoadModel,
     LoadSpeech,
     ModelFailed,
@@ -14,7 +19,10 @@ from runtime.messages import (
     RecordingFailed,
     StartRecording,
     StopRecording,
+    Timings,
+    Transcribe,
     UnloadModel,
+    Usage,
 )
 
 
@@ -28,6 +36,17 @@ def refusal(command: Command, error: ErrorInfo) -> Event | None:
         return RecordingFailed(command.recording_id, error)
     request_id = getattr(command, "request_id", "")
     return Failed(request_id, error) if request_id else None
+
+
+def cancelled(command: Generate | Transcribe) -> Event:
+    """The event that ends a request for which nothing was done yet."""
+    if isinstance(command, Transcribe):
+        return Cancelled(command.request_id)
+    waited = max(0, time.perf_counter_ns() - command.submitted_ns) / 1e9
+    timings = Timings(
+        queue=waited, template=0.0, tokenise=0.0, prefill=0.0, decode=0.0, first_token=0.0, total=waited
+    )
+    return Finished(command.request_id, "cancelled", Usage(0, 0, 0), timings, device="")
 
 
 def not_loaded(model_id: str) -> ModelNotLoadedError:

@@ -13,10 +13,12 @@ from runtime.gate import Gate
 from runtime.lane import CancelMarks, Lane
 from runtime.layout import LayoutRequest
 from runtime.messages import (
+    Cancelled,
     Command,
     Event,
     Failed,
     FetchModel,
+    Finished,
     Generate,
     LaneFaulted,
     ListModels,
@@ -26,6 +28,7 @@ from runtime.messages import (
     ModelInfo,
     ModelLoaded,
     ModelUnloaded,
+    Queued,
     RecordingFailed,
     StartRecording,
     TextDelta,
@@ -246,3 +249,33 @@ def test_messages_can_be_pickled_for_a_process_boundary() -> None:
     assert pickle.loads(pickle.dumps(event)) == event
     with pytest.raises(AttributeError):
         event.text = "x"  # type: ignore[misc]
+
+
+def test_what_waits_for_a_load_is_withdrawn_once_and_the_service_says_no_more_of_it() -> None:
+    posted: list[Event] = []
+    gate = Gate(posted.append)
+    first, second = (Transcribe(name, "x.wav", None, word_times=False, submitted_ns=1) for name in "ab")
+    gate.expect(first)
+    gate.expect(LoadSpeech("s", "", LayoutRequest()))
+    gate.expect(second)
+    assert not gate.withdraw("b"), "the first one is being heard; the service answers soon"
+    gate.post(Cancelled("a"))
+    assert gate.withdraw("b")
+    assert not gate.withdraw("b")
+    assert not gate.withdraw("nobody")
+    for late in (Queued("b", 0), Cancelled("b")):
+        gate.post(late)
+    assert posted == [Cancelled("a"), Cancelled("b")]
+    gate.expect(second)  # asked for once more
+    gate.post(Queued("b", 0))
+    assert posted[-1] == Queued("b", 0)
+
+
+def test_what_was_withdrawn_is_not_answered_again_when_the_load_is_given_up() -> None:
+    posted: list[Event] = []
+    gate = Gate(posted.append)
+    gate.expect(LoadModel("m", "", LayoutRequest()))
+    gate.expect(Generate("r", "c", "m", (), SamplingRequest(), 1))
+    assert gate.withdraw("r")
+    assert gate.shut(DeviceStalledError("It hangs.", remedy="Wait.").info) == []
+    assert [type(event) for event in posted] == [Finished, ModelFailed]
