@@ -131,11 +131,19 @@ class Database:
         self.problem: ErrorInfo | None = None
         self._session: tempfile.TemporaryDirectory[str] | None = None
         self._lock: IO[bytes] | None = None
-        self.reader = self._open()
+        try:
+            self.reader = self._open()
+        except BaseException:
+            self._let_go()
+            raise
 
     def close(self) -> None:
         """Close the reading side; the writer closes its own."""
         self.reader.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of what is ours beside the connection: the lock, and the folder of a session."""
         if self._lock is not None:
             self._lock.close()
         if self._session is not None:

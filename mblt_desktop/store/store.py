@@ -39,9 +39,13 @@ class Store(QObject):
         self._failed.connect(self._on_failed)
         self._recovered.connect(self._on_recovered)
         self._answered.connect(self._on_answered)
-        self.conversations = Conversations(self._database, self._writer.put, self)
-        self.transcripts = Transcripts(self._database, self._writer.put, self)
-        self.images = Images(self._database, self._writer.put, self)
+        try:
+            self.conversations = Conversations(self._database, self._writer.put, self)
+            self.transcripts = Transcripts(self._database, self._writer.put, self)
+            self.images = Images(self._database, self._writer.put, self)
+        except BaseException:
+            self._close_file()
+            raise
 
     def ask(self, question: Callable[[sqlite3.Connection], Any], done: Callable[[Any], None]) -> None:
         """Run a slow read on the store's thread, after what is being written; `done` gets its result here."""
@@ -61,6 +65,9 @@ class Store(QObject):
     def close(self) -> bool:
         """Save what waits and close the file; False when not everything could be saved."""
         self.conversations.flush()
+        return self._close_file()
+
+    def _close_file(self) -> bool:
         saved = self._writer.close()
         self._database.close()
         return saved

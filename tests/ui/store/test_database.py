@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -248,3 +251,41 @@ def test_a_second_window_leaves_the_first_ones_answers_and_undo_alone(qtbot, pat
     assert {row.title for row in third.conversations.list()} == {"Writing", "Deleted"}
     assert third.conversations.tree(writing.id).path(writing.leaf_id)[1].state == "interrupted"
     assert third.close()
+
+
+def left_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("mblt-desktop-*")]
+
+
+def test_a_session_that_cannot_begin_leaves_no_folder(
+    qapp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def full(path: Path) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(database, "connect", full)
+    with pytest.raises(sqlite3.OperationalError):
+        Store(tmp_path / "file" / "library.db")
+    gc.collect()  # a folder that is only cleared away here warns, and a warning fails the test
+    assert left_in(tmp_path) == []
+
+
+def test_a_library_that_cannot_be_read_is_closed_again(
+    qapp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def unreadable(*_: object) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr("mblt_desktop.store.store.Images", unreadable)
+    before = threading.active_count()
+    with pytest.raises(sqlite3.DatabaseError):
+        Store(tmp_path / "file" / "library.db")
+    gc.collect()
+    assert left_in(tmp_path) == []
+    assert threading.active_count() == before, "the writer's thread has ended"
