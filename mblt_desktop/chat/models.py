@@ -27,6 +27,7 @@ from runtime.messages import (
 )
 
 LAST_MODEL = "state.chat_model"
+_CHATTING: tuple[ModelKind, ...] = ("chat", "image")
 
 
 class ChatModels(QObject):
@@ -78,7 +79,7 @@ class ChatModels(QObject):
     @property
     def installed(self) -> list[CatalogRow]:
         """Models on the disk that can chat."""
-        return [row for row in self.rows or () if row.state == "installed" and row.kind != "speech"]
+        return [row for row in self.rows or () if row.state == "installed" and row.kind in _CHATTING]
 
     @property
     def current(self) -> CatalogRow | None:

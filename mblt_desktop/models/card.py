@@ -162,7 +162,7 @@ class ModelCard(QFrame):
         loaded, busy = model_id in state.loaded, job is not None or loading is not None
         installed = self.row.state == "installed"
         self.install.setVisible(not installed and not busy and not words.is_unreadable(self.row))
-        self.load.setVisible(installed and not loaded and not busy)
+        self.load.setVisible(installed and not loaded and not busy and self.row.kind != "other")
         self.unload.setVisible(loaded and not busy)
         self.verify.setVisible(installed and not busy)
         self.remove.setVisible(self.row.state != "available" and not busy)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runtime.messages import CatalogRow, JobProgress, ModelInfo
 
-KIND = {"chat": "Chat", "image": "Images", "speech": "Speech"}
-KIND_ICON = {"chat": "chat", "image": "image", "speech": "mic"}
+KIND = {"chat": "Chat", "image": "Images", "speech": "Speech", "other": "Other"}
+KIND_ICON = {"chat": "chat", "image": "image", "speech": "mic", "other": "folder"}
 DEVICE = {"simulated": "Simulated NPU, on the CPU", "npu": "Mobilint NPU", "cpu": "CPU, no NPU needed"}
 
 

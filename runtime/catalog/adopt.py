@@ -14,8 +14,9 @@ from typing import Any
 
 from runtime.catalog.entries import DeviceKind
 from runtime.catalog.hub import is_data_file
-from runtime.catalog.install import BuildOptions, build, kind_of, put_in_place, read_config
+from runtime.catalog.install import BuildOptions, build, put_in_place, read_config
 from runtime.catalog.job import Job
+from runtime.catalog.kinds import kind_of
 from runtime.catalog.library import Library
 from runtime.catalog.manifest import Description, Manifest, write_manifest
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, storage_error

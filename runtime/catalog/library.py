@@ -13,6 +13,7 @@ from pathlib import Path
 
 from runtime.catalog.entries import DEMO_ENTRIES, DeviceKind, Entry, WheelSource
 from runtime.catalog.job import Job
+from runtime.catalog.kinds import why_unused
 from runtime.catalog.manifest import Manifest, damaged_files, missing_files, read_manifest
 from runtime.config import RuntimeConfig
 from runtime.errors import (
@@ -189,10 +190,11 @@ class Library:
         except ModelError as error:
             return _broken_row(folder, error.summary)
         about = manifest.about
+        unused = why_unused(about.family)
         return CatalogRow(
             model_id=name,
             title=about.title,
-            kind=about.kind,
+            kind="other" if unused else about.kind,  # before there was that kind, it was written as chat
             family=about.family,
             device=about.device,
             state="partial" if missing else "installed",
@@ -200,7 +202,7 @@ class Library:
             download_bytes=0,
             disk_bytes=manifest.bytes,
             licence=about.licence,
-            note=f"Misses {_named(missing)}." if missing else about.note,
+            note=f"Misses {_named(missing)}." if missing else unused or about.note,
         )
 
     def _not_installed(self, model_id: str) -> ModelNotFoundError:

@@ -8,7 +8,8 @@ from typing import Literal
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout, LayoutRequest
 
-ModelKind = Literal["chat", "image", "speech"]
+ModelKind = Literal["chat", "image", "speech", "other"]
+"""What a model is for; "other" is none of what this program does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,17 @@ def test_without_loading_at_start_the_first_message_loads_the_model(qtbot, empty
     assert [type(command) for command in host.commands[-2:]] == [LoadModel, Generate]
 
 
+def test_a_model_that_holds_no_conversation_is_not_offered(qtbot, empty_pane, host):
+    empty_pane.start()
+    host.post(ModelsListed((row("bert", kind="other"), row("whisper", kind="speech"))))
+    qtbot.waitUntil(lambda: empty_pane.models.rows is not None)
+    assert empty_pane.models.installed == []
+    assert empty_pane.models.ready() is None
+    host.post(ModelsListed((row("bert", kind="other"), row("a"))))
+    qtbot.waitUntil(lambda: bool(host.sent(LoadModel)))
+    assert [each.model_id for each in host.sent(LoadModel)] == ["a"]
+
+
 def test_a_model_that_cannot_be_loaded_is_said_and_another_can_be_chosen(qtbot, empty_pane, host, context):
     empty_pane.start()
     host.post(ModelsListed((row(),)))

@@ -289,6 +289,17 @@ def test_a_broken_folder_of_ones_own_can_only_be_removed(listed: ModelsPane, pos
     assert "NPU" not in _words(card)
 
 
+def test_a_model_that_nothing_here_can_use_is_listed_with_why_and_not_loaded(
+    listed: ModelsPane, post: Post
+) -> None:
+    bert = replace(SPEECH, model_id="bert", title="BERT", kind="other", family="bert", note="It fills gaps.")
+    post(ModelsListed((CHAT, SPEECH, bert)))
+    card = listed.cards["bert"]
+    assert _buttons(card) == {"Verify", "Remove"}
+    assert "Other" in _words(card)
+    assert "It fills gaps." in _words(card)
+
+
 def test_what_could_not_be_looked_up_is_said(listed: ModelsPane, post: Post) -> None:
     assert not listed.notice.isVisible()
     post(ModelsListed((CHAT,), "The model hub could not be asked. Check the network."))
