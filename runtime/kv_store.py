@@ -168,7 +168,7 @@ class KvStore:
     def _make_private(self, folder: Path) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._root.chmod(0o700)
-        folder.mkdir(mode=0o700, parents=True)
+        folder.mkdir(parents=True)
 
 
 def _manifest(data: Path, key: ModelKey, identity: Sequence[Hashable], said: Said) -> dict[str, object]:
@@ -264,7 +264,7 @@ def _remove(path: Path) -> None:
 
 
 def _name(conversation_id: str) -> str:
-    return hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(conversation_id.encode()).hexdigest()[:32]
 
 
 def _sha256(path: Path) -> str:

@@ -100,7 +100,6 @@ class PrefixCache:
 
     def forget(self, conversation_id: str) -> None:
         """Drop the conversation's KV."""
-        self._held.discard(conversation_id)
         entry = self._entries.pop(conversation_id, None)
         if entry is not None:
             entry.cache.discard()

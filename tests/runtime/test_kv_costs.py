@@ -33,6 +33,24 @@ def test_loading_must_beat_the_margin(
     assert costs.should_load(tokens, nbytes) == (load < prefill * margin)
 
 
+@pytest.mark.parametrize(("load", "wins"), [(0.49, True), (0.5, False), (0.51, False)])
+def test_the_margin_itself_is_not_enough(load: float, wins: bool) -> None:
+    costs = CostModel(margin=0.5)
+    costs.observe_load(1000, load)
+    costs.observe_prefill(128, 1.0)
+    assert costs.should_load(128, 1000) == wins
+
+
+def test_nothing_teaches_nothing_and_takes_no_time() -> None:
+    costs = CostModel()
+    costs.observe_load(0, 1.0)
+    costs.observe_prefill(0, 1.0)
+    assert (costs.load_seconds(1), costs.prefill_seconds(1)) == (None, None)
+    costs.observe_load(1, 1.0)
+    costs.observe_prefill(1, 1.0)
+    assert (costs.load_seconds(0), costs.prefill_seconds(0)) == (0.0, 0.0)
+
+
 @given(TOKENS, st.integers(0, 100_000))
 def test_a_shorter_hit_than_allowed_is_never_loaded(tokens: int, minimum: int) -> None:
     costs = CostModel(minimum_hit=minimum)
@@ -121,6 +139,10 @@ def test_times_are_kept_by_blocks_of_the_size_that_is_set() -> None:
     costs.observe_prefill(101, 4.04)
     assert costs.prefill_seconds(50) == pytest.approx(0.5)
     assert costs.prefill_seconds(200) == pytest.approx(8.0)
+    costs.observe_load(100, 1.0)
+    costs.observe_load(101, 4.04)
+    assert costs.load_seconds(50) == pytest.approx(0.5)
+    assert costs.load_seconds(200) == pytest.approx(8.0)
 
 
 def test_the_first_run_does_not_count() -> None:

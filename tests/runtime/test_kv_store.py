@@ -224,6 +224,51 @@ def test_a_write_that_was_killed_leaves_what_was_there(store: KvStore, tmp_path:
     assert len(list(folder.iterdir())) == 2
 
 
+def test_what_was_killed_before_it_was_whole_was_never_there(store: KvStore) -> None:
+    killed = os.fork()
+    if killed == 0:
+        store.save(KEY, "c", IDENTITY, said(), lambda _: os._exit(0))
+    os.waitpid(killed, 0)
+    assert store.find(KEY, "c") is None
+    assert store.find(OTHER, "c") is None
+
+
+def test_a_manifest_that_cannot_be_put_in_place_leaves_nothing_of_itself(
+    store: KvStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(store)
+    record = store.find(KEY, "c")
+    assert record is not None
+
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            keep(store, content=b"newer")
+    assert store.find(KEY, "c") == record
+    assert sorted(path.name for path in record.folder.iterdir()) == sorted([record.data, "manifest.json"])
+
+
+def test_a_clock_that_runs_wrong_costs_nothing(store: KvStore) -> None:
+    def dump(folder: str) -> None:
+        writing(b"kv")(folder)
+        os.utime(folder, (100, 100))
+
+    store.save(KEY, "c", IDENTITY, said(), dump)
+    record = store.find(KEY, "c")
+    assert record is not None
+    record.checked()
+
+
+def test_a_manifest_longer_than_any_is_not_read(store: KvStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(store)
+    monkeypatch.setattr("runtime.kv_store._LONGEST_MANIFEST", 100)
+    with pytest.raises(KvRejectedError, match=r"manifest\.json"):
+        store.find(KEY, "c")
+
+
 def test_deleting_a_conversation_deletes_every_trace(store: KvStore, tmp_path: Path) -> None:
     keep(store)
     keep(store, key=OTHER)
@@ -258,8 +303,9 @@ def test_what_was_used_longest_ago_goes_first_and_leftovers_too(store: KvStore, 
 
 
 def test_nobody_else_may_look_and_no_name_or_word_is_written(store: KvStore, tmp_path: Path) -> None:
-    keep(store, "../../conversation about secrets")
     root = tmp_path / "kv"
+    root.mkdir(mode=0o755)
+    keep(store, "../../conversation about secrets")
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert [path.name for path in tmp_path.iterdir()] == ["kv"]
     written = list(root.rglob("*"))

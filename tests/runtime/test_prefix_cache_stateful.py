@@ -3,6 +3,7 @@ moved, offloaded and dropped. The caches here remember what was computed into th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -13,6 +14,8 @@ from runtime.prefix_cache import Entry, PrefixCache
 from tests.runtime.scripted import ScriptedCache
 
 NAMES = st.sampled_from("abcd")
+WHICH = st.integers(0, 3)
+"""One of those that there are."""
 TOKENS = st.integers(0, 2)
 PROMPTS = st.lists(TOKENS, min_size=1, max_size=10)
 
@@ -96,78 +99,89 @@ class Conversations(RuleBasedStateMachine):
         assert self.cache(name).content == prompt[:kept]
         self.check_limits()
 
-    @rule(name=NAMES, count=st.integers(1, 4), fails=st.booleans())
-    def prefill(self, name: str, count: int, fails: bool) -> None:
+    @precondition(lambda self: self.running)
+    @rule(which=WHICH, count=st.integers(1, 4), fails=st.booleans())
+    def prefill(self, which: int, count: int, fails: bool) -> None:
         """Compute a chunk of the prompt; it may fail after the device has written."""
-        answer = self.running.get(name)
-        if answer is None:
-            return
-        cache = self.cache(name)
+        name, cache = self.pick(which, self.running)
+        answer = self.running[name]
         start = len(cache.content)
         end = min(start + count, answer.prompt)
         cache.content += answer.tokens[start:end]
         if fails:
-            self.end(name)
+            self.finish(name)
         else:
             self.caches.extend(name, answer.tokens[start:end])
 
-    @rule(name=NAMES, token=TOKENS)
-    def decode(self, name: str, token: int) -> None:
+    @precondition(lambda self: self.running)
+    @rule(which=WHICH, token=TOKENS)
+    def decode(self, which: int, token: int) -> None:
         """Draw a token; its position is computed with the next step, which may never come."""
-        answer = self.running.get(name)
-        if answer is None or len(self.cache(name).content) < answer.prompt:
-            return
-        cache = self.cache(name)
-        cache.content += answer.tokens[len(cache.content) :]
-        answer.tokens.append(token)
-        self.caches.extend(name, [token])
+        name, cache = self.pick(which, self.running)
+        answer = self.running[name]
+        if len(cache.content) >= answer.prompt:
+            cache.content += answer.tokens[len(cache.content) :]
+            answer.tokens.append(token)
+            self.caches.extend(name, [token])
 
-    @rule(name=NAMES)
-    def end(self, name: str) -> None:
+    @precondition(lambda self: self.running)
+    @rule(which=WHICH)
+    def end(self, which: int) -> None:
         """The answer is finished, or cancelled wherever it is."""
-        if self.running.pop(name, None) is not None:
-            self.caches.let_go(name)
-            self.check_limits()
+        self.finish(self.pick(which, self.running)[0])
 
-    @rule(name=NAMES, left=st.integers(0, 8))
-    def lose(self, name: str, left: int) -> None:
+    @precondition(lambda self: self.used)
+    @rule(which=WHICH, left=st.integers(0, 8))
+    def lose(self, which: int, left: int) -> None:
         """A board was taken away before everything was saved: the cache holds less than it did."""
-        if name in self.used and name not in self.running:
-            del self.cache(name).content[left:]
+        name, cache = self.pick(which, self.used)
+        if name not in self.running:
+            del cache.content[left:]
 
-    @rule(name=NAMES, nbytes=st.integers(0, 900))
-    def offload(self, name: str, nbytes: int) -> None:
+    @precondition(lambda self: self.used)
+    @rule(which=WHICH, nbytes=st.sampled_from([0, 300, 500, 1000]))
+    def offload(self, which: int, nbytes: int) -> None:
         """Another conversation has the slot."""
-        if name in self.used:
-            self.cache(name).host_nbytes = nbytes
-            self.caches.trim()
-            self.check_limits()
+        self.pick(which, self.used)[1].host_nbytes = nbytes
+        self.caches.trim()
+        self.check_limits()
 
-    @rule(name=NAMES)
-    def move(self, name: str) -> None:
+    @precondition(lambda self: self.used)
+    @rule(which=WHICH)
+    def move(self, which: int) -> None:
         """The KV is put onto another slot."""
-        if name in self.used:
-            moved = TruthfulCache()
-            moved.content, moved.host_nbytes = self.cache(name).content, self.cache(name).host_nbytes
-            self.caches.move(name, moved)
-            assert self.cache(name) is moved
+        name, cache = self.pick(which, self.used)
+        moved = TruthfulCache()
+        moved.content, moved.host_nbytes = cache.content, cache.host_nbytes
+        self.caches.move(name, moved)
+        assert self.cache(name) is moved
 
-    @rule(name=NAMES)
-    def forget(self, name: str) -> None:
+    @precondition(lambda self: self.used)
+    @rule(which=WHICH)
+    def forget(self, which: int) -> None:
         """The conversation is deleted, in the middle of an answer too."""
-        cache = self.cache(name) if name in self.used else None
+        name, cache = self.pick(which, self.used)
         self.running.pop(name, None)
         self.caches.forget(name)
-        assert cache is None or cache.discarded
-        self.used = [one for one in self.used if one != name]
+        assert cache.discarded
+        self.used.remove(name)
         assert list(self.caches.held(name)) == []
 
-    @precondition(lambda self: self.running or self.used)
     @rule(most=st.integers(1, 4), most_bytes=st.sampled_from([0, 500, 1000]))
     def limit(self, most: int, most_bytes: int) -> None:
         """The settings change."""
         self.most, self.most_bytes = most, most_bytes
         self.caches.limit(most, most_bytes)
+        self.check_limits()
+
+    def pick(self, which: int, among: Iterable[str]) -> tuple[str, TruthfulCache]:
+        names = sorted(among)
+        name = names[which % len(names)]
+        return name, self.cache(name)
+
+    def finish(self, name: str) -> None:
+        del self.running[name]
+        self.caches.let_go(name)
         self.check_limits()
 
     @invariant()
@@ -183,4 +197,4 @@ class Conversations(RuleBasedStateMachine):
 
 
 TestConversations = Conversations.TestCase
-TestConversations.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestConversations.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
