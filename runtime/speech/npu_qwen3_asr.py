@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 _LONGEST_WINDOW = 16
 """Seconds."""
 _SHORTEST_WINDOW = 3
-_LONGEST_CONTEXT = 2048
-"""Tokens; as the vendor's server does, because more of them can stall the NPU."""
 _FRAMES = 100
 """Of the spectrogram in a second."""
 _HEARD = 13
@@ -72,7 +70,6 @@ class NpuQwen3Asr:
         self.languages = info.languages
         text = self._thinker.model
         self._chunk = chunk_of(text)
-        self._context = _usable_context(model)
         self._cache: Any = new_slot_cache(text)
 
     def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
@@ -130,7 +127,10 @@ class NpuQwen3Asr:
     def _answer(
         self, heard: list[torch.Tensor], language: str, cancelled: Callable[[], bool]
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """The likeliest tokens, each with the logits (vocab,) it leads; ends early when cancelled."""
+        """The likeliest tokens, each with the logits (vocab,) it leads; ends early when cancelled.
+
+        A window leaves room for so many tokens (`_window_seconds`); who asks must not take more.
+        """
         import torch
 
         embedded = self._embed
@@ -141,7 +141,7 @@ class NpuQwen3Asr:
             if cancelled():
                 return
             logits = self._forward(prompt[start : start + self._chunk])
-        for _ in range(self._context - len(prompt)):
+        while True:
             token = self._likeliest(logits)
             if token in self._ends or cancelled():
                 return
@@ -187,10 +187,6 @@ def _filled(samples: Samples) -> Samples:
     """The samples and silence up to whole seconds, of which there is at least a tail's length."""
     length = len(samples) + int(TAIL_SECONDS * SAMPLE_RATE)
     return np.pad(samples, (0, length - len(samples) + -length % SAMPLE_RATE))
-
-
-def _usable_context(model: Any) -> int:
-    return min(context_length(model.thinker.model), _LONGEST_CONTEXT)
 
 
 def load_npu_qwen3_asr(command: LoadSpeech, device: DeviceChoice, progress: Progress) -> NpuQwen3Asr:
@@ -245,8 +241,11 @@ def _compiled(folder: Path, config: Any) -> dict[str, str]:
 
 
 def _window_seconds(folder: Path, model: Any, words: Words) -> int:
-    """How long a window may be for its sound and its words to fit into the context together."""
-    context = _usable_context(model)
+    """How long a window may be for its sound and its words to fit into the context together.
+
+    The longest takes some 500 tokens. More than 2048 of them can stall the NPU.
+    """
+    context = context_length(model.thinker.model)
     asked = len(words.before) + max(len(words.after(code)) for code in ("", *words.languages))
     seconds = min(_LONGEST_WINDOW, (context - asked - _LEAST_ROOM) // (_HEARD + _SPOKEN))
     if seconds < _SHORTEST_WINDOW:

@@ -67,18 +67,23 @@ def configuration(positions: int = 256, **audio: Any) -> Any:
     )
 
 
-def make_talkative() -> Any:
-    """A reference that says different words, which depend on the sound, instead of one over and over."""
+def make_stuck() -> Any:
+    """A reference that says one word over and over."""
     from transformers import Qwen3ASRForConditionalGeneration
 
     torch.manual_seed(1)
-    model = unsettle(Qwen3ASRForConditionalGeneration(configuration(positions=512)))
+    return unsettle(Qwen3ASRForConditionalGeneration(configuration(positions=512))).eval()
+
+
+def make_talkative() -> Any:
+    """One that says different words, which depend on the sound."""
+    model = make_stuck()
     text = model.model.language_model
     with torch.no_grad():
         text.embed_tokens.weight.mul_(2)
         for layer in text.layers:
             layer.self_attn.q_norm.weight.mul_(10)
-    return model.eval()
+    return model
 
 
 def make_tokenizer() -> Any:

@@ -27,6 +27,7 @@ from tests.simulator.qwen3_asr import (
     WORDS,
     make_artifact,
     make_features,
+    make_stuck,
     make_talkative,
     make_tokenizer,
 )
@@ -163,6 +164,20 @@ def test_a_cancel_lets_no_other_call_of_the_device_begin(
     assert lines(lane, "b")
 
 
+def test_a_model_that_repeats_itself_is_cut_short_and_its_line_flagged(
+    lane: SpeechLane, tmp_path: Path
+) -> None:
+    lane.load(make_artifact(make_stuck(), tmp_path, context_length=512))
+    lane.transcribe("a", SAMPLE, "en")
+    (line,) = lines(lane, "a")
+    assert len(line.split()) == 16
+    assert len(set(line.split())) == 1
+    result = lane.final("a")
+    assert isinstance(result, Transcribed)
+    assert "repeats itself" in result.warnings[0]
+
+
+@pytest.mark.usefixtures("networks")  # it holds on to the models, so that only disposing of them helps
 def test_loading_it_again_and_again_leaves_nothing_on_the_device(lane: SpeechLane, folder: Path) -> None:
     used = []
     for number in range(5):
