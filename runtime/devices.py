@@ -6,10 +6,12 @@ which refuse to work before that, so that no model meets the wrong device.
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -122,12 +124,21 @@ def vendor_backend() -> type[Any]:
     return backend
 
 
-def vendor_stack() -> ModuleType:
-    """`transformers_mblt` with every architecture registered; the first call imports torch (seconds)."""
+def vendor_stack(importing: Callable[[str], None] = lambda package: None) -> ModuleType:
+    """`transformers_mblt` with every architecture registered; the first call imports torch (seconds).
+
+    `importing` is told each large package before it is imported, by the name it is installed with.
+    """
     _require_active()
     with _LOCK:
+        for package in ("torch", "transformers"):
+            if package not in sys.modules:
+                importing(package)
+                importlib.import_module(package)
         # An older transformers does not know every architecture; the others do not care.
         warnings.filterwarnings("ignore", "Skipping Mobilint architecture", RuntimeWarning)
+        if "transformers_mblt" not in sys.modules:
+            importing("transformers-mblt")
         import transformers_mblt
         from transformers.utils import logging
 

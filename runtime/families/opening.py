@@ -17,6 +17,9 @@ from runtime.layout_check import validate_for
 from runtime.model_folder import loading
 from runtime.simulator.artifact import refuse_simulated
 
+_IMPORTED = {"torch": 0.0, "transformers": 0.1, "transformers-mblt": 0.15}
+"""How far a first load is, about, when it begins to import each of the large packages."""
+
 
 class Opening:
     """Checks device, folder and layout when made; then `read` and `load`, in that order.
@@ -28,9 +31,9 @@ class Opening:
         self._started = time.perf_counter()
         self._folder = folder
         self._progress = progress
-        progress("Starting the runtime", None)
+        progress("Looking for the device", None)
         self.active: ActiveDevice = activate(device)
-        vendor_stack()
+        vendor_stack(lambda package: progress(f"Importing {package}", _IMPORTED[package]))
         require_artifact(folder, self.active)
         progress("Checking the layout", 0.4)
         self.layout: NormalisedLayout = validate_for(folder, layout, self.active.board, self.active.devices)

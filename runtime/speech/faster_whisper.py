@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,7 +82,8 @@ def load_faster_whisper(command: LoadSpeech, progress: Progress) -> FasterWhispe
     folder = Path(command.folder)
     _check(folder)
     started = time.perf_counter()
-    progress("Starting the speech engine", None)
+    if "faster_whisper" not in sys.modules:
+        progress("Importing faster-whisper", None)
     from faster_whisper import WhisperModel
 
     progress("Loading the speech model", 0.5)
