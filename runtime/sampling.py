@@ -187,11 +187,8 @@ class Sampler:
             self._begin(logits.size)
         given = logits
         barred = self._ends if self._count < self._sampling.min_tokens else []
-        if barred:
-            logits = logits.astype(np.float32, copy=True)
-            logits[barred] = -np.inf
-        if self._occurred is not None:
-            logits = self._penalised(logits, self._occurred)
+        if barred or self._occurred is not None:
+            logits = self._changed(logits, barred, self._occurred)
         token_id = int(np.argmax(logits))
         if not np.isfinite(logits[token_id]):  # argmax finds a NaN first, +inf next, and -inf last
             raise BadLogitsError(
@@ -215,8 +212,12 @@ class Sampler:
         if self._sampling.penalises:
             self._occurred = Occurrences([one for one in self._prompt_ids if 0 <= one < vocab])
 
-    def _penalised(self, logits: Logits, occurred: Occurrences) -> Logits:
+    def _changed(self, logits: Logits, barred: list[int], occurred: Occurrences | None) -> Logits:
+        """A copy without the tokens that have to wait, and with the penalties."""
         logits = logits.astype(np.float32, copy=True)
+        logits[barred] = -np.inf
+        if occurred is None:
+            return logits
         ids, counts = occurred.ids, occurred.counts
         for _, values in after_each(self._sampling, logits[ids], np.True_, counts):
             logits[ids] = values
