@@ -79,7 +79,11 @@ class ChatModels(QObject):
     @property
     def installed(self) -> list[CatalogRow]:
         """Models on the disk that can chat."""
-        return [row for row in self.rows or () if row.state == "installed" and row.kind in _CHATTING]
+        return [
+            row
+            for row in self.rows or ()
+            if row.state == "installed" and row.kind in _CHATTING and not row.only_describes
+        ]
 
     @property
     def current(self) -> CatalogRow | None:
@@ -203,9 +207,9 @@ class ChatModels(QObject):
 
     @Slot(object)
     def _on_loaded(self, event: ModelLoaded) -> None:
-        if event.info.kind == "speech":
-            return
         info: ModelInfo = event.info
+        if info.kind not in _CHATTING or info.only_describes:
+            return
         self._ready[info.model_id] = info
         if self.loading is not None and self.loading.model_id == info.model_id:
             self.loading = None

@@ -55,7 +55,7 @@ class AyaVision(CausalLm):
 
         with torch.inference_mode(), device_faults(self.info.title):
             embeds = self.vendor_model.get_input_embeddings()(torch.tensor([prompt.token_ids[start:end]]))
-            for picture in prompt.inputs["pictures"]:
+            for picture in prompt.inputs.get("pictures", ()):
                 each = len(picture.spots) // len(picture.seen.pixels)
                 for number, at in zip(*picture.within(start, end), strict=True):
                     tile, place = divmod(number, each)

@@ -175,7 +175,7 @@ class ImageText(CausalLm):
 
         shown = torch.zeros(1, end - start, dtype=torch.bool)
         deeper: list[list[Any]] = []
-        for picture in prompt.inputs["pictures"]:
+        for picture in prompt.inputs.get("pictures", ()):
             inside, places = picture.within(start, end)
             if inside:
                 features, *more = self._features(picture.seen)

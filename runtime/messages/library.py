@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from runtime.messages.models import ModelKind
+from runtime.messages.models import DESCRIBERS, ModelKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,11 @@ class CatalogRow:
     disk_bytes: int
     licence: str
     note: str = ""
+
+    @property
+    def only_describes(self) -> bool:
+        """As `ModelInfo` has it: it takes no question, so it cannot chat."""
+        return self.family in DESCRIBERS
 
 
 # -- commands -------------------------------------------------------------------------------------

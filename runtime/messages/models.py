@@ -8,6 +8,8 @@ from typing import Literal
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout, LayoutRequest
 
+DESCRIBERS = ("blip",)
+"""Families that describe a picture and take no question."""
 ModelKind = Literal["chat", "image", "speech", "other"]
 """What a model is for; "other" is none of what this program does."""
 
@@ -38,7 +40,7 @@ class ModelInfo:
     @property
     def only_describes(self) -> bool:
         """Whether an image model takes no question, but the beginning of its description, if anything."""
-        return self.family == "blip"
+        return self.family in DESCRIBERS
 
 
 def model_lane(model_id: str) -> str:

@@ -219,6 +219,27 @@ def rolls(model: Model, session: Session, turns: Sequence[Turn], kept: Sequence[
     assert outcome.finished.usage.prompt == before
 
 
+def test_a_rolling_answer_whose_kv_is_lost_goes_on_where_it_was(
+    model: Model, session: Session, tmp_path: Path
+) -> None:
+    picture = saved(tmp_path, 84, 56)
+    turns = (user("Hello there, how are you?"), said("Fine, and you?"), user("What?", picture))
+    undisturbed = session.ask(*turns, conversation="alone", sampling=ROLLING)
+    assert undisturbed.finished.left_out == 2
+    behind = session.submit(*turns, conversation="behind", priority="background", sampling=ROLLING)
+    running = None
+    while running is None or not running.left_out:
+        assert session.engine.step()
+        (running,) = [one.running for one in session.engine._scheduler._active.values()]
+    run(session, 20)  # read again, and some tokens further
+    step_aside(session, "late")
+    run(session)
+    assert session.text(behind) == undisturbed.text
+    end = session.end(behind)
+    assert isinstance(end, Finished)
+    assert end.usage.completion == undisturbed.finished.usage.completion
+
+
 @pytest.mark.parametrize("model", ["qwen2_vl", "qwen3_vl"], indirect=True)
 def test_pictures_that_stay_keep_their_size(model: Model, session: Session, tmp_path: Path) -> None:
     """Grown into the room of those that go, they would be other pictures, and nothing would be won."""

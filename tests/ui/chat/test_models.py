@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QApplication
@@ -87,13 +89,18 @@ def test_without_loading_at_start_the_first_message_loads_the_model(qtbot, empty
     assert [type(command) for command in host.commands[-2:]] == [LoadModel, Generate]
 
 
-def test_a_model_that_holds_no_conversation_is_not_offered(qtbot, empty_pane, host):
+def test_a_model_that_holds_no_conversation_is_not_offered(qtbot, empty_pane, host, context):
     empty_pane.start()
-    host.post(ModelsListed((row("bert", kind="other"), row("whisper", kind="speech"))))
+    blip = replace(row("blip", kind="image"), family="blip")
+    silent = (row("bert", kind="other"), row("whisper", kind="speech"), blip)
+    host.post(ModelsListed(silent))
     qtbot.waitUntil(lambda: empty_pane.models.rows is not None)
     assert empty_pane.models.installed == []
     assert empty_pane.models.ready() is None
-    host.post(ModelsListed((row("bert", kind="other"), row("a"))))
+    host.post(ModelLoaded(replace(info("blip", kind="image"), family="blip")))  # for the Image pane
+    qtbot.waitUntil(lambda: "blip" in context.dispatcher.loaded)
+    assert empty_pane.models.loaded is None
+    host.post(ModelsListed((*silent, row("a"))))
     qtbot.waitUntil(lambda: bool(host.sent(LoadModel)))
     assert [each.model_id for each in host.sent(LoadModel)] == ["a"]
 
