@@ -9,9 +9,11 @@ from typing import Any
 
 from runtime.errors import DeviceMemoryError
 from runtime.layout import LayoutRequest
+from runtime.layout_parts import part_named
 
 _CORES = 8
 _CLUSTERS = 2
+_PLACES = ("core_mode", "target_cores", "target_clusters")
 
 
 @contextmanager
@@ -37,10 +39,20 @@ def remedy(request: LayoutRequest, config: dict[str, Any]) -> str:
             f"Load it for {fewer} parallel conversations instead of {asked} (Settings, Device layout), "
             "or unload another model first."
         )
-    smaller = _smaller_layout(request, config)
+    smaller = _smaller_part(request, config) if request.parts else _smaller_layout(request, config)
     if smaller:
         return f"Unload another model first, or load it {smaller}, if it was compiled for that."
     return "Unload another model first, or choose a variant with a smaller batch or a shorter context."
+
+
+def _smaller_part(request: LayoutRequest, config: dict[str, Any]) -> str:
+    """The same for the first part, of those placed by themselves, that can do with less."""
+    for part in request.parts:
+        own = {key: config.get(f"{part.part}_{key}") for key in _PLACES}
+        smaller = _smaller_layout(part.layout, own)
+        if smaller:
+            return f"with its {part_named(part.part).title.lower()} {smaller}"
+    return ""
 
 
 def _smaller_layout(request: LayoutRequest, config: dict[str, Any]) -> str:

@@ -9,7 +9,11 @@ import pytest
 
 from runtime.errors import DeviceMemoryError
 from runtime.families.memory import remedy, smaller_advised
-from runtime.layout import LayoutRequest
+from runtime.layout import LayoutRequest, PartLayout
+
+
+def parts(**layouts: LayoutRequest) -> LayoutRequest:
+    return LayoutRequest(parts=tuple(PartLayout(part, layout) for part, layout in layouts.items()))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,16 @@ from runtime.layout import LayoutRequest
             "smaller batch or a shorter",
         ),
         (LayoutRequest(max_batch_size=16), {"max_batch_size": 16, "core_mode": "single"}, "on one core"),
+        (
+            parts(encoder=LayoutRequest("single", ("0:0:0",)), decoder=LayoutRequest("global8")),
+            {},
+            "with its decoder in global4 mode on one cluster",
+        ),
+        (
+            parts(encoder=LayoutRequest()),
+            {"encoder_core_mode": "single", "encoder_target_cores": ["0:0:0", "0:0:1"]},
+            "with its encoder on one core instead of 2",
+        ),
     ],
 )
 def test_the_next_smaller_thing_to_ask_for(request_: LayoutRequest, config: dict, words: str) -> None:
