@@ -149,11 +149,11 @@ class NpuQwen3Asr:
             logits = self._forward(embedded([token]))
 
     def _embed(self, tokens: list[int]) -> torch.Tensor:
-        """Shape (tokens, hidden)."""
+        """Shape (tokens, hidden), in float32: the logits come in the precision of what goes in."""
         import torch
 
         with torch.inference_mode():
-            embedded: torch.Tensor = self._thinker.get_input_embeddings()(torch.tensor(tokens))
+            embedded: torch.Tensor = self._thinker.get_input_embeddings()(torch.tensor(tokens)).float()
         return embedded
 
     def _forward(self, embedded: torch.Tensor) -> torch.Tensor:

@@ -36,7 +36,6 @@ class Words:
         self.end = self._ids(_END)[0]
         self.before = self._ids(_BEFORE)
         """Tokens before the sound."""
-        self._after = self._ids(_AFTER)
         self._names = _languages(languages)
 
     @property
@@ -46,9 +45,8 @@ class Words:
 
     def after(self, code: str) -> list[int]:
         """Tokens behind the sound, up to the answer's beginning; an empty `code` leaves the language open."""
-        if not code:
-            return self._after
-        return [*self._after, *self._ids(f"language {self._names[code]}"), self.marker]
+        said = f"language {self._names[code]}{MARKER}" if code else ""
+        return self._ids(_AFTER + said)
 
     def code(self, tokens: Sequence[int]) -> str:
         """The language of an answer's opening; empty when it names none that the model is known to hear."""
@@ -80,6 +78,7 @@ def _languages(names: object) -> dict[str, str]:
     from transformers.models.qwen3_asr.processing_qwen3_asr import LANGUAGE_CODE_TO_NAME
 
     codes: dict[str, str] = {name: code for code, name in LANGUAGE_CODE_TO_NAME.items()}
+    codes["Filipino"] = "tl"  # as Whisper calls it, so that one setting serves both
     listed = names if isinstance(names, list) else []
     wanted = [name for name in listed if isinstance(name, str) and name in codes] or list(codes)
     return {codes[name]: name for name in wanted}

@@ -87,7 +87,7 @@ def test_the_prompt_is_the_one_the_model_was_taught(words: Words) -> None:
 
 @pytest.mark.parametrize(
     ("names", "codes"),
-    [(["Korean", "English"], ("ko", "en")), (["Klingon", "English"], ("en",)), (["Filipino"], ("fil",))],
+    [(["Korean", "English"], ("ko", "en")), (["Klingon", "English"], ("en",)), (["Filipino"], ("tl",))],
 )
 def test_languages_are_those_that_the_model_names(names: list[str], codes: tuple[str, ...]) -> None:
     assert Words(make_tokenizer(), names).languages == codes
