@@ -199,6 +199,41 @@ def test_a_lane_waits_for_those_that_hold_what_it_needs() -> None:
     assert service.log[0] == "open"
 
 
+def test_a_load_that_was_let_go_still_holds_memory_until_its_thread_has_ended() -> None:
+    events: list[Event] = []
+    former = Lane("former", lambda *_: Recording(), events.append)
+    former.put(LoadModel("m", "/m", LayoutRequest()))
+    former.put(Generate("g", "c", "m", (), SamplingRequest(), 0))
+    assert former.gate.loading
+    error = NetworkError("Cancelled.", remedy="Load it again.").info
+    former.let_go(error)
+    assert events == [Failed("g", error), ModelUnloaded("m", cancelled=True)]
+    assert not former.call.wanted
+    service = Recording()
+    lane = Lane("next", lambda *_: service, events.append, after=(former,))
+    lane.stop()
+    thread = threading.Thread(target=lane.run)
+    thread.start()
+    assert not lane.ended.wait(0.3)
+    former.run()  # only now does it find out
+    thread.join(10)
+    assert service.log[0] == "open"
+    assert len(events) == 2
+
+
+def test_a_load_comes_after_the_requests_before_it() -> None:
+    gate = Gate(lambda _: None)
+    gate.expect(Transcribe("t", "/a.wav", None, False, 0))
+    gate.expect(LoadSpeech("w", "/w", LayoutRequest()))
+    assert gate.busy
+    assert not gate.loading
+    gate.post(Failed("t", NetworkError("x", remedy="y").info))
+    assert gate.loading
+    gate.post(ModelFailed("w", NetworkError("x", remedy="y").info))
+    assert not gate.loading
+    assert not gate.busy
+
+
 def test_work_goes_on_between_commands() -> None:
     service = Recording(work=3)
     run(service, ListModels())
