@@ -238,7 +238,7 @@ def test_the_newer_form_of_the_preprocessor_serves_too(
 def test_a_folder_as_the_vendors_configuration_saves_it(
     lane: SpeechLane, folder: Path, reference: Any, tmp_path: Path
 ) -> None:
-    """The compiled models are then named by the submodels, and only values that differ are written."""
+    """Its submodels then name the compiled models; some values are missing, others of an older age."""
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     config = json.loads((copy / "config.json").read_text())
     for part, name in (("encoder", "audio_config"), ("decoder", "text_config")):
@@ -246,6 +246,10 @@ def test_a_folder_as_the_vendors_configuration_saves_it(
             config["thinker_config"][name][key.removeprefix(f"{part}_")] = config.pop(key)
     for key in ("pad_token_id", "eos_token_id"):
         config["thinker_config"].pop(key)
+    text = config["thinker_config"]["text_config"]
+    text["rope_scaling"] |= {"type": "default", "interleaved": True, "mrope_interleaved": True}
+    text |= {"pad_token_id": None, "prefix": None, "pruned_heads": {}, "temperature": 1.0}
+    config["auto_map"] = {"AutoConfig": "proxy_qwen3_asr.MobilintQwen3ASRConfig"}
     config["support_languages"] = ["Korean", "English", "Klingon"]
     (copy / "config.json").write_text(json.dumps(config))
     lane.load(copy)
