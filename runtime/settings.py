@@ -154,7 +154,7 @@ _LAYOUT = (
         cli_option="--max-batch-size", takes_effect=_NEXT_LOAD,
     ),
     Setting(
-        "layout.parts", "items", (), "Layout of one part",
+        "layout.parts", "items", (), "Parts of a model",
         "Places one part of a model by itself, such as the encoder: its name, its core mode, and after an @ "
         "the cores (single mode) or clusters that it may use. Parts that are not named follow the rest.",
         pattern=PART_PATTERN, example="encoder=single@0:0:0", split=False, shown=False,

@@ -16,6 +16,7 @@ from runtime.devices import ActiveDevice
 from runtime.errors import ErrorInfo
 from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
 from runtime.layout_settings import layout_request
+from runtime.settings import SETTINGS
 
 _KEYS = "or go there with the arrow keys and press Space."
 _LEGENDS: dict[Grain, str] = {
@@ -83,6 +84,13 @@ class LayoutPage(SettingsPage):
         self._devices.start()
         self.parts.activated()
         self.outcome.check()
+
+    def search(self, words: str) -> int:
+        """Show only the settings that match, the parts of a model among them; returns how many do."""
+        found = super().search(words)
+        wanted = SETTINGS["layout.parts"].matches(words)
+        self.parts.setVisible(wanted)
+        return found + (bool(words) and wanted and not self.parts.card.isHidden())
 
     # -- the device ------------------------------------------------------------------------------
 

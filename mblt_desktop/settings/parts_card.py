@@ -11,14 +11,14 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.settings.editor_base import Combo
 from mblt_desktop.settings.part_editor import PartEditor
 from mblt_desktop.settings.row import Card
-from mblt_desktop.widgets import Label, Line
+from mblt_desktop.widgets import Label, Line, PrimaryButton
 from runtime.devices import ActiveDevice
 from runtime.errors import ErrorInfo, SettingError
 from runtime.layout import LayoutRequest, NormalisedLayout
 from runtime.layout_parts import parts_of
 from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
 from runtime.layout_settings import layout_request, with_parts
-from runtime.messages import CatalogRow, ListModels, ModelsListed
+from runtime.messages import CatalogRow, ListModels, LoadSpeech, ModelsListed
 
 _KEY = "layout.parts"
 
@@ -31,19 +31,24 @@ class PartsCard(QWidget):
         self._context = context
         self._rows: list[CatalogRow] = []
         self._asked: tuple[LayoutRequest, str] | None = None
+        self._allowed = False
         self.models = Combo()
         self.together = QRadioButton("The same for all parts")
         self.apart = QRadioButton("Each part by itself")
         self.editors: dict[str, PartEditor] = {}
         self.verdict = Label("", size="small", wrap=True)
+        self.apply = PrimaryButton("Apply (reload model)", "regenerate")
+        """For a speech model; of chat and image models, the one loaded last is reloaded below the page."""
         self.card = Card("Parts of a model")
         self._build()
         self.models.activated.connect(self._on_model_chosen)
         self._choice.buttonClicked.connect(self._on_choice_clicked)
+        self.apply.clicked.connect(self._on_apply_clicked)
         context.preferences.changed.connect(self._on_setting_changed)
         context.dispatcher.models_listed.connect(self._on_listed)
         context.dispatcher.model_loaded.connect(self._on_loads_changed)
         context.dispatcher.model_unloaded.connect(self._on_loads_changed)
+        context.dispatcher.model_failed.connect(self._on_loads_changed)
         context.devices.device_known.connect(self._on_device_known)
         context.devices.layout_checked.connect(self._on_checked)
         self.card.hide()
@@ -76,8 +81,12 @@ class PartsCard(QWidget):
         self._parts = QVBoxLayout()
         self._parts.setSpacing(0)
         self.card.column.addLayout(self._parts)
-        self.verdict.setContentsMargins(16, 0, 16, 12)
-        self.card.column.addWidget(self.verdict)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(16, 0, 16, 12)
+        foot.setSpacing(24)
+        foot.addWidget(self.verdict, 1)
+        foot.addWidget(self.apply)
+        self.card.column.addLayout(foot)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(self.card)
@@ -123,6 +132,7 @@ class PartsCard(QWidget):
     @Slot(object)
     def _on_loads_changed(self, _event: object) -> None:
         self._show_running()
+        self.apply.setEnabled(self._allowed)
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -169,6 +179,7 @@ class PartsCard(QWidget):
         running = {part.part: part.cores for part in parts}
         for name, editor in self.editors.items():
             editor.map.set_running(running.get(name, ()))
+        self.apply.setVisible(info is not None and info.kind == "speech")
 
     def _request(self) -> LayoutRequest:
         row = self.chosen
@@ -179,8 +190,10 @@ class PartsCard(QWidget):
         self.verdict.setVisible(bool(request.parts))
         if row is None or not request.parts:
             self._asked = None
+            self._allow(True)
         elif self._asked != (request, row.folder):
             self._asked = (request, row.folder)
+            self._allow(False)
             self._say("muted", "Checking…")
             self._context.devices.check_layout(request, row.folder)
 
@@ -189,11 +202,16 @@ class PartsCard(QWidget):
         """An answer to an older question is of no interest."""
         if self._asked != (request, folder):
             return
+        self._allow(isinstance(answer, NormalisedLayout))
         if isinstance(answer, ErrorInfo):
             self._say("bad", answer.sentence())
         else:
             words = " ".join(answer.notes) or "Allowed on this board."
             self._say("warn" if answer.notes else "ok", f"{words} The model takes it when it is loaded next.")
+
+    def _allow(self, allowed: bool) -> None:
+        self._allowed = allowed
+        self.apply.setEnabled(allowed)
 
     def _say(self, tone: str, words: str) -> None:
         self.verdict.set_tone(tone)  # type: ignore[arg-type]
@@ -214,6 +232,13 @@ class PartsCard(QWidget):
     def _on_edited(self) -> None:
         self._save(apart=True)
 
+    @Slot()
+    def _on_apply_clicked(self) -> None:
+        row = self.chosen
+        if row is not None:
+            self.apply.setEnabled(False)  # until it is loaded again
+            self._context.submit(LoadSpeech(row.model_id, row.folder, self._request()))
+
     def _save(self, *, apart: bool) -> None:
         row = self.chosen
         if row is None:
@@ -224,6 +249,7 @@ class PartsCard(QWidget):
             self._context.preferences.set(_KEY, with_parts(items, row.model_id, parts if apart else ()))
         except SettingError as error:
             self._asked = None
+            self._allow(False)
             self._say("bad", error.info.sentence())
 
 

@@ -16,9 +16,18 @@ from mblt_desktop.settings.pane import SettingsPane
 from mblt_desktop.settings.parts_card import PartsCard
 from mblt_desktop.settings.preferences import Preferences
 from runtime import devices
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.errors import ErrorInfo
+from runtime.layout import EffectiveLayout, EffectivePart, LayoutRequest, PartLayout
 from runtime.layout_settings import layout_request
-from runtime.messages import CatalogRow, ListModels, ModelsListed
+from runtime.messages import (
+    CatalogRow,
+    ListModels,
+    LoadSpeech,
+    ModelFailed,
+    ModelInfo,
+    ModelLoaded,
+    ModelsListed,
+)
 from runtime.simulator import artifact
 from tests.ui.conftest import Post, ScriptedBridge
 
@@ -160,5 +169,44 @@ def test_what_cannot_be_kept_is_said(parts: PartsCard, preferences: Preferences,
     click(qtbot, parts.apart)
     choose(parts, "encoder", "single")
     qtbot.keyClicks(parts.editors["encoder"].line, "0:0:1@")
+    assert not parts.apply.isEnabled()
     assert "does not take “tiny/encoder=single@0:0:1@”" in parts.verdict.text()
     assert of(preferences, "tiny")[0].layout.target_cores == ("0:0:1",), "the last one that could be"
+
+
+def test_a_loaded_speech_model_is_loaded_again_with_its_parts(
+    parts: PartsCard, post: Post, bridge: ScriptedBridge, whisper: CatalogRow, qtbot: QtBot
+) -> None:
+    click(qtbot, parts.apart)
+    choose(parts, "decoder", "single")
+    qtbot.waitUntil(lambda: parts.verdict.text().startswith("Allowed"))
+    assert not parts.apply.isVisible(), "it is not loaded"
+    running = (EffectivePart("decoder", "single", ("0:1:3",), ("0:1",)),)
+    layout = EffectiveLayout("aries-rb", "single", ("0:1:3",), ("0:1",), (0,), 1, 1, running)
+    info = ModelInfo("tiny", "Tiny", "speech", "whisper", whisper.folder, "Simulated", True, layout, 30, 0)
+    post(ModelLoaded(info))
+    assert parts.apply.isEnabled()
+    click(qtbot, parts.apply)
+    asked = LayoutRequest(
+        parts=(PartLayout("encoder", LayoutRequest()), PartLayout("decoder", LayoutRequest("single")))
+    )
+    assert bridge.host.sent(LoadSpeech) == [LoadSpeech("tiny", whisper.folder, asked)]
+    assert not parts.apply.isEnabled(), "not twice at the same time"
+    post(ModelFailed("tiny", ErrorInfo("device.memory", "It does not fit.", "Unload another model.")))
+    assert parts.apply.isEnabled()
+    post(ModelLoaded(info))
+    qtbot.keyClicks(parts.editors["decoder"].line, "9")
+    assert not parts.apply.isEnabled()
+    qtbot.waitUntil(lambda: "is not one of the cores" in parts.verdict.text())
+    assert not parts.apply.isEnabled()
+
+
+def test_the_parts_are_found_by_searching(parts: PartsCard, pane: SettingsPane, qtbot: QtBot) -> None:
+    pane.search.setFocus()
+    qtbot.keyClicks(pane.search, "encoder")
+    assert parts.card.isVisible()
+    assert pane.page.header.title == "Device & layout"
+    qtbot.keyClicks(pane.search, " penalty")
+    assert not parts.isVisible()
+    pane.search.clear()
+    assert parts.card.isVisible()
