@@ -1,0 +1,60 @@
+"""The language of a file, as it is found out window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from runtime.audio.vad import SileroVad
+from runtime.audio.windows import Window
+from runtime.messages import ModelInfo, Segment, Transcribe
+from runtime.speech.engine import LanguageGuess, Task
+from runtime.speech.job import TranscribeJob
+from tests.runtime.audio.media import SAMPLE
+
+
+class Listener:
+    """Hears six seconds at once, and guesses as it was told."""
+
+    title = "Listener"
+    languages = ("en", "ko")
+    info = ModelInfo("l", "Listener", "speech", "l", "", "", True, None, 7, 0, languages=languages)
+
+    def __init__(self, *guesses: LanguageGuess) -> None:
+        self._guesses = iter(guesses)
+        self.asked: list[str] = []
+
+    def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
+        del window, cancelled
+        return next(self._guesses)
+
+    def transcribe(self, window: Window, task: Task) -> Iterator[Segment]:
+        self.asked.append(task.language)
+        yield Segment(window.start, window.end, "words")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("guesses", "asked", "language"),
+    [
+        ([("ko", 0.9)], ["ko", "ko"], "ko"),
+        ([("ko", 0.3), ("en", 0.3)], ["ko", "en"], "en"),
+        ([("ko", 0.3), ("", 0.0)], ["ko", ""], "ko"),
+        ([("", 0.0), ("en", 0.9)], ["", "en"], "en"),
+        ([("", 0.0), ("", 0.0)], ["", ""], ""),
+    ],
+)
+def test_the_language_is_settled_once_a_model_is_sure(
+    guesses: list[tuple[str, float]], asked: list[str], language: str
+) -> None:
+    listener = Listener(*(LanguageGuess(*guess) for guess in guesses))
+    command = Transcribe("a", str(SAMPLE), None, False, 0)
+    job = TranscribeJob(command, listener, SileroVad(), lambda event: None, lambda: False)
+    while job.advance():
+        pass
+    assert listener.asked == asked
+    assert job.result().language == language
+    job.close()
