@@ -11,7 +11,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.image.models import ImageModels
 from mblt_desktop.microphone.speech_models import SpeechModels
 from mblt_desktop.models.state import ModelsState
-from runtime.layout import LayoutRequest
+from runtime.layout import LayoutRequest, PartLayout
 from runtime.messages import CatalogRow, LoadModel, LoadSpeech, ModelKind, ModelsListed
 from tests.ui.conftest import Post, ScriptedBridge
 
@@ -51,6 +51,21 @@ def test_the_settings_layout_is_asked_for_with_the_next_load(
     ]
     load(context, post)
     assert _layout(bridge.host.commands[-1]) == LayoutRequest("single", ("0:1:2", "0:1:3"), (), (0,), 2)
+
+
+@pytest.mark.parametrize("load", [by_chat, by_image, by_microphone, by_models])
+def test_a_models_own_parts_are_asked_for_with_it(
+    load: Callable[[AppContext, Post], None], context: AppContext, bridge: ScriptedBridge, post: Post
+) -> None:
+    context.preferences.set(
+        "layout.parts", ["other/text=multi", "tiny/vision=global4@0:1", "tiny/text=single"]
+    )
+    load(context, post)
+    parts = (
+        PartLayout("vision", LayoutRequest("global4", (), ("0:1",))),
+        PartLayout("text", LayoutRequest("single")),
+    )
+    assert _layout(bridge.host.commands[-1]) == LayoutRequest(parts=parts)
 
 
 def _layout(command: object) -> LayoutRequest | None:
