@@ -1,7 +1,7 @@
 """What stays behind: memory after 1,000 requests and after 100 times loading and unloading, over warm-up.
 
-A tiny model, so that what is measured is the program and not the weights. Run as a process of its own by
-`rows`; it prints one JSON document.
+A tiny model, loaded and asked as any other, so that what is measured is the program and not the weights. Run
+as a process of its own by `rows`; it prints one JSON document.
 """
 
 from __future__ import annotations
@@ -15,35 +15,46 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+SLOTS = 4
 REQUESTS = 1000
 CYCLES = 100
 WARM_UP = 20
 """Per cent of each."""
 MOST = 3.0
 """Per cent."""
+SAMPLED = {
+    "temperature": 0.8,
+    "top_p": 0.95,
+    "repetition_penalty": 1.1,
+    "presence_penalty": 0.3,
+    "frequency_penalty": 0.2,
+    "stop": ("t1 t2 t3",),
+    "max_tokens": 8,
+}
 
 
 def measure(folder: Path) -> dict[str, float]:
     """Growth of resident memory in per cent, and device memory left in bytes."""
     from runtime import simulator
+    from runtime.layout import LayoutRequest
+    from runtime.messages import LoadModel, UnloadModel
     from runtime.simulator.build import build_artifact
-    from tests.runtime.families.numbers import K, Lane
+    from tests.runtime.families.talk import Talk, save_tokenizer
     from tests.simulator.checkpoints import make_checkpoint
 
-    checkpoint = make_checkpoint(folder / "checkpoint", "llama")
-    build_artifact(checkpoint, folder / "artifact", max_batch_size=K, context_length=96, prefill_chunk=16)
-    lane = Lane(folder / "artifact")
+    checkpoint, artifact = make_checkpoint(folder / "checkpoint", "llama"), folder / "artifact"
+    save_tokenizer(checkpoint)
+    build_artifact(checkpoint, artifact, max_batch_size=SLOTS, context_length=96, prefill_chunk=16)
+    lane = Talk(artifact)
     report: dict[str, float] = {}
 
     def request(number: int) -> None:
-        lane.ask(f"r{number}", f"c{number}", [1 + number % 90, 7, 3], count=4)
-        lane.run()
+        lane.ask(f"r{number}", [[1 + number % 90, 7, 3]], **SAMPLED)
         lane.events.clear()
-        lane.rows.clear()
 
     def cycle(_number: int) -> None:
-        lane.unload()
-        lane.load()
+        lane.engine.handle(UnloadModel("tiny"))
+        lane.engine.handle(LoadModel("tiny", str(artifact), LayoutRequest()))
         request(0)
 
     report["requests"] = _growth(request, REQUESTS)
