@@ -158,6 +158,7 @@ class FileQueue(QObject):
                 language=self._language(),
                 word_times=preferences.flag("audio.word_times"),
                 submitted_ns=time.perf_counter_ns(),
+                priority="interactive" if self._takes.is_take(item.path) else "background",
             )
         )
         self.changed.emit(item)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.messages.chat import Priority
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -38,6 +40,8 @@ class Transcribe:
     """ISO code, or None to detect."""
     word_times: bool
     submitted_ns: int
+    priority: Priority = "background"
+    """Files come one after the other; what somebody has just said goes before those that wait."""
 
 
 # -- events ---------------------------------------------------------------------------------------

@@ -53,13 +53,23 @@ class SpeechService:
         RECORDER.name_thread("Speech engine")
 
     def handle(self, command: Command) -> None:
-        """Queue a load or a file; they are dealt with in their order."""
+        """Queue a load or a file; they are dealt with in their order, but for what is interactive."""
         if isinstance(command, LoadSpeech | UnloadSpeech):
             self._waiting.append(command)
         elif isinstance(command, Transcribe):
             RECORDER.begin_request(command.request_id, "Transcribe", "transcribe")
-            self._waiting.append(command)
+            self._waiting.insert(self._place_for(command), command)
             self._say_positions()
+
+    def _place_for(self, command: Transcribe) -> int:
+        """Before background files that wait, but behind a load or unload, meant for what follows it."""
+        place = len(self._waiting)
+        while command.priority == "interactive" and place > 0:
+            before = self._waiting[place - 1]
+            if not isinstance(before, Transcribe) or before.priority == "interactive":
+                break
+            place -= 1
+        return place
 
     def step(self) -> bool:
         """Deal with one block of the current file, or begin the next; True while there is more."""

@@ -52,7 +52,7 @@ def test_record_stop_text(
     post(TakeFinished(start.request_id, start.path, 24.5))
     assert panel.button.text() == "Record"
     request = bridge.host.sent(Transcribe)[0]
-    assert request.source == start.path
+    assert (request.source, request.priority) == (start.path, "interactive")
     post(done(request.request_id, start.path))
     assert ready.page.header.title.startswith("Recording, ")
     assert ready.page.text.plain_text() == "Good morning, everyone."
