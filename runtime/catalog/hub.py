@@ -21,6 +21,7 @@ VENDOR = "mobilint"
 _KIND_OF_TASK: dict[str, ModelKind] = {
     "text-generation": "chat",
     "image-text-to-text": "image",
+    "image-to-text": "image",
     "automatic-speech-recognition": "speech",
 }
 _WANTED = re.compile(r".*\.(json|txt|jinja|model|mxq|safetensors)|LICENSE.*|tiktoken.*", re.IGNORECASE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +77,18 @@ def test_the_vendors_models_become_entries(hub: FileServer) -> None:
     assert (entry.title, entry.kind, entry.device) == ("Llama 3.2 1B Instruct", "chat", "npu")
     assert (entry.family, entry.licence) == ("llama", "llama3.2")
     assert entry.source == HubSource(REPOSITORY)
+
+
+def test_every_task_of_the_vendors_that_a_pane_can_do_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers_mblt import list_tasks
+
+    def models(_api: object, *, pipeline_tag: str, **_: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=f"mobilint/{pipeline_tag}", tags=[])]
+
+    monkeypatch.setattr("huggingface_hub.HfApi.list_models", models)
+    kinds = {entry.model_id: entry.kind for entry in vendor_entries()}
+    assert set(kinds) == set(list_tasks()) - {"fill-mask"}, "BERT is of no use here"
+    assert kinds["image-to-text"] == "image"
 
 
 def test_no_hub(hub: FileServer, tmp_path: Path, job: Job) -> None:
