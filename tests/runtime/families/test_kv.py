@@ -366,6 +366,22 @@ def test_it_is_kept_as_soon_as_nobody_waits(start: Callable[..., Talk], name: st
     assert (again.cached, again.reuse) == (2, Reuse(6, from_disk=True))
 
 
+def test_the_conversation_used_last_keeps_its_slot(
+    start: Callable[..., Talk], name: str, tmp_path: Path
+) -> None:
+    """Writing one that is not on the device takes the slot for a moment."""
+    lane = start(keep_on_disk=True).lane
+    for conversation in (name, f"{name}-other"):
+        lane.ask(f"to-{conversation}", conversation, QUESTION[1], count=4)
+    lane.run()
+    assert len({path.parent for path in kept(tmp_path / "data")}) == 2
+    entries = lane.engine._caches._caches.entries()
+    assert [(one, entry.cache.is_resident) for one, entry in entries] == [
+        (f"{name}-other", True),
+        (name, False),
+    ]
+
+
 def test_only_what_changed_is_written(start: Callable[..., Talk], name: str, tmp_path: Path) -> None:
     talk = start(keep_on_disk=True)
     talk.ask(name, QUESTION)

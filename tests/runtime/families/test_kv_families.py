@@ -23,6 +23,7 @@ from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
 from tests.runtime.families.talk import save_tokenizer
 from tests.runtime.families.test_aya_vision import write_checkpoint as write_aya
+from tests.runtime.families.test_caption import write_checkpoint as write_blip
 from tests.simulator.drafts import make_agreeing_pair, make_base, make_draft
 from tests.simulator.pictures import noise
 from tests.simulator.test_qwen3_moe import make_moe
@@ -86,9 +87,10 @@ def _build(family: str, folder: Path) -> None:
             "qwen2_vl": tiny_qwen2_vl.make_checkpoint,
             "qwen3_vl": tiny_qwen3_vl.make_checkpoint,
             "aya_vision": write_aya,
+            "blip": write_blip,
         }
         makers[family](source)
-        build_artifact(source, target, prefill_chunk=16 if family == "aya_vision" else 32)
+        build_artifact(source, target, prefill_chunk=16 if family in ("aya_vision", "blip") else 32)
 
 
 @pytest.fixture
@@ -181,3 +183,12 @@ def test_one_damaged_network_is_enough_to_compute_again(
     again, finished = start(family, keep_on_disk=True).ask(name, first)
     assert finished.reuse is not None
     assert (again, finished.usage.cached, finished.reuse.cause) == (text, 0, "rejected")
+
+
+def test_what_no_second_answer_could_use_is_not_written(
+    start: Callable[..., Program], tmp_path: Path
+) -> None:
+    program = start("blip", keep_on_disk=True)
+    program.ask("captions", opening("blip", tmp_path))
+    program.engine.close()
+    assert not (tmp_path / "data" / "kv").exists()
