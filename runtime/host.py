@@ -18,6 +18,7 @@ from typing import Protocol
 from runtime.config import RuntimeConfig
 from runtime.device_call import DeviceCall
 from runtime.devices import limit_calls
+from runtime.errors import DeviceMemoryError
 from runtime.event_log import note
 from runtime.lane import CancelMarks, Lane, Post, Service
 from runtime.messages import (
@@ -36,6 +37,7 @@ from runtime.messages import (
     LoadModel,
     LoadSpeech,
     MeasurePrompt,
+    ModelFailed,
     OutlineAudio,
     PlayAudio,
     RemoveModel,
@@ -55,7 +57,7 @@ from runtime.messages import (
     model_lane,
 )
 from runtime.outbox import Outbox
-from runtime.refusals import load_cancelled, not_loaded, refusal
+from runtime.refusals import load_cancelled, memory_still_held, not_loaded, refusal
 from runtime.tracing.recorder import RECORDER
 from runtime.watchdog import Limits, Watchdog
 
@@ -86,8 +88,8 @@ LANE_OF: dict[type[Command], str] = {
 }
 
 
-_FOR_A_LOAD = 0.5
-"""Seconds that the end of the program waits for a load."""
+_A_MOMENT = 0.5
+"""Seconds that the end of the program waits for a load, and for a call that is overdue."""
 
 
 class Runner(Protocol):
@@ -222,7 +224,8 @@ class Host:
     def stop(self, seconds: float = 10.0) -> list[str]:
         """End every lane; returns the names of those still busy after `seconds` in all.
 
-        A load ends at its next stage. As nothing can be lost of one, it is waited for a moment only.
+        A load ends at its next stage. As nothing can be lost of one, it is waited for a moment only; so is a
+        call that is overdue.
         """
         self._stopped = True
         for lane in self._runners:
@@ -232,14 +235,24 @@ class Host:
         began = time.monotonic()
         busy = []
         for lane, runner in self._runners.items():
-            patience = 0.0 if lane.abandoned else min(seconds, _FOR_A_LOAD) if lane.gate.is_shut else seconds
-            if not runner.join(max(0.0, began + patience - time.monotonic())):
+            left = began + self._patience(lane, seconds) - time.monotonic()
+            if not runner.join(max(0.0, left)):
                 busy.append(lane.name)
         self._watchdog.stop()
         return busy
 
+    def _patience(self, lane: Lane, seconds: float) -> float:
+        if lane.abandoned:
+            return 0.0
+        hopeless = lane.gate.is_shut or self._watchdog.is_overdue(lane)
+        return min(seconds, _A_MOMENT) if hopeless else seconds
+
     def _post(self, event: Event) -> None:
         """From any thread."""
+        if isinstance(event, ModelFailed) and event.error.code == DeviceMemoryError.code:
+            given_up = [lane.name for lane in self.lanes() if lane.abandoned and not lane.ended.is_set()]
+            if given_up:
+                event = replace(event, error=memory_still_held(event.error, given_up))
         note(event)
         self._outbox.post(event)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 from runtime.errors import ErrorInfo, ModelNotLoadedError
 from runtime.messages import (
@@ -65,3 +67,10 @@ def load_cancelled() -> ModelNotLoadedError:
         remedy="Load the model again, or choose another one, and try again.",
         unharmed="Your conversations and files are unharmed.",
     )
+
+
+def memory_still_held(error: ErrorInfo, lanes: Sequence[str]) -> ErrorInfo:
+    """A lack of device memory while threads of these lanes, which were given up, still hold some."""
+    words = f"What was given up before ({', '.join(lanes)}) still holds memory of the device"
+    remedy = f"{words}: quit and start the program again. If that does not help, reset the card."
+    return replace(error, remedy=remedy)

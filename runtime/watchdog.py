@@ -58,6 +58,11 @@ class Watchdog:
             self._thread.start()
         self._awake.set()
 
+    def is_overdue(self, lane: Lane) -> bool:
+        """Whether the lane's thread is in a call beyond its limit; from any thread."""
+        call = lane.call.current
+        return call is not None and _seconds(call) >= self._limit_of(call)
+
     def stop(self) -> None:
         """End the thread."""
         self._stopping.set()
@@ -81,13 +86,11 @@ class Watchdog:
         call = lane.call.current
         if call is None:
             return
-        seconds = (time.monotonic_ns() - call.since_ns) / 1e9
-        if call.loading:
-            if seconds >= self._limits.load:
-                self._give_up(lane, _no_progress(lane, seconds))
-            return
-        limit = self._limits.call
+        seconds, limit = _seconds(call), self._limit_of(call)
         if seconds < limit:
+            return
+        if call.loading:
+            self._give_up(lane, _no_progress(lane, seconds))
             return
         holder = self._holder(lane)
         unwanted = any(self._marks.is_cancelled(request_id) for request_id in call.request_ids)
@@ -98,6 +101,9 @@ class Watchdog:
             since = time.time() - seconds
             for request_id in call.request_ids:
                 self._post(CallOverdue(request_id, since, limit))
+
+    def _limit_of(self, call: Waiting) -> float:
+        return self._limits.load if call.loading else self._limits.call
 
     def _holder(self, lane: Lane) -> Lane | None:
         """The lane that was given up, and whose call still has the cores that this one needs."""
@@ -111,6 +117,11 @@ class Watchdog:
         for request_id in lane.give_up(error.info):
             self._marks.clear(request_id)
             RECORDER.end_request(request_id)
+
+
+def _seconds(call: Waiting) -> float:
+    """Since its last sign of life."""
+    return (time.monotonic_ns() - call.since_ns) / 1e9
 
 
 def _is_watched(lane: Lane) -> bool:
