@@ -21,7 +21,7 @@ from runtime.sampling_params import SamplingRequest
 
 TURNS = (Turn("user", (TextPart("Tell me a long story about a fox and a lighthouse."),)),)
 TOKENS = 64
-PAIRS = 5
+PAIRS = 8
 GREEDY = SamplingRequest(temperature=0.0, repetition_penalty=1.0, max_tokens=TOKENS)
 SAMPLED = SamplingRequest(
     temperature=0.8,
@@ -45,7 +45,7 @@ class Rates:
 
 
 def measure(models: Path) -> dict[str, list[Rates]]:
-    """`PAIRS` pairs of each kind after one warm-up pair, in turn, so that the machine's drift hits both."""
+    """`PAIRS` pairs of each kind after one to warm up. Who begins changes: the machine's drift hits both."""
     loaded: list[CausalLm] = []
 
     def load(*args: object) -> FamilyModel:
@@ -63,10 +63,26 @@ def measure(models: Path) -> dict[str, list[Rates]]:
     pairs: dict[str, list[Rates]] = {kind: [] for kind in kinds}
     for run in range(PAIRS + 1):
         for kind, sampling in kinds.items():
-            rates = Rates(_engine(engine, events, f"{kind}-{run}", sampling), _generate(model, sampling))
+            rates = _pair(engine, model, events, f"{kind}-{run}", sampling, engine_first=run % 2 == 0)
             pairs[kind] += [rates] if run else []
     engine.close()
     return pairs
+
+
+def _pair(
+    engine: Engine,
+    model: CausalLm,
+    events: list[Event],
+    conversation: str,
+    sampling: SamplingRequest,
+    *,
+    engine_first: bool,
+) -> Rates:
+    if engine_first:
+        ours = _engine(engine, events, conversation, sampling)
+        return Rates(ours, _generate(model, sampling))
+    theirs = _generate(model, sampling)
+    return Rates(_engine(engine, events, conversation, sampling), theirs)
 
 
 def _engine(engine: Engine, events: list[Event], conversation: str, sampling: SamplingRequest) -> float:
