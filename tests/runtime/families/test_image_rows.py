@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runtime.layout import LayoutRequest
-from runtime.messages import Finished, ModelFailed
+from runtime.messages import Finished, ModelFailed, Turn
+from runtime.messages.chat import Priority
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.test_image_again import (
     Model,
+    in_host_memory,
+    lose_kv,
     make_model,
     run,
     said,
@@ -103,6 +109,60 @@ def test_conversations_about_pictures_share_each_call_and_do_not_mix(
         assert isinstance(end, Finished)
         assert end.usage.cached > 0, "only what is new was read"
     session.engine.close()
+
+
+@pytest.fixture(scope="module")
+def busy(
+    model_of: Callable[[str], Model], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Session, Callable[[int], Turn], Callable[[int], str]]]:
+    """A batch model, some questions, and their right answers."""
+    model = model_of("qwen3_vl")
+    folder = tmp_path_factory.mktemp("pictures")
+    session = open_session(artifact(model, max_batch_size=ROWS))
+
+    @functools.cache
+    def question(number: int) -> Turn:
+        pictures = [saved(folder, 28 * (1 + number), 56, number)] if number % 3 else []
+        return user("What is it?"[number:], *pictures)
+
+    @functools.cache
+    def answer(number: int) -> str:
+        return model.text(model.answer([question(number)], TOKENS))
+
+    yield session, question, answer
+    session.engine.close()
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcde"),
+            st.integers(0, 4),
+            st.booleans(),
+            st.integers(0, 12),
+            st.booleans(),
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_any_composition_equals_the_plain_model(
+    busy: tuple[Session, Callable[[int], Turn], Callable[[int], str]],
+    work: list[tuple[str, int, bool, int, bool]],
+) -> None:
+    """Questions come while others are answered, give way, come back, and lose what waits in host memory."""
+    session, question, answer = busy
+    names = []
+    for conversation, number, background, steps, lose in work:
+        priority: Priority = "background" if background else "interactive"
+        names.append(session.submit(question(number), conversation=conversation, priority=priority))
+        run(session, steps)
+        for waiting in in_host_memory(session) if lose else ():
+            lose_kv(session, waiting)
+    run(session)
+    for name, (_, number, *_) in zip(names, work, strict=True):
+        assert session.text(name) == answer(number)
 
 
 @pytest.mark.parametrize("kind", ["qwen2_vl", "qwen2_vl static", "qwen3_vl split", "aya_vision"])
