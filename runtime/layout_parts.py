@@ -16,16 +16,14 @@ class Part:
     """Whether it holds conversations, so that a batch size concerns it."""
 
 
-_ENCODER = Part("encoder", "Encoder")
-_HEARING = (_ENCODER, Part("decoder", "Decoder"))
+_HEARING = (Part("encoder", "Encoder"), Part("decoder", "Decoder"))
 _SEEING = (Part("vision", "Vision network", conversations=False), Part("text", "Text network"))
 _SPECULATIVE = (Part("base", "Base model"), Part("draft", "Draft"), Part("fc", "Feature layer of the draft"))
 
 PARTS: dict[str, tuple[Part, ...]] = {
     "whisper": _HEARING,
     "qwen3_asr": _HEARING,
-    "qwen3_asr": (_ENCODER, Part("decoder", "Decoder")),
-    "lfm2_audio": (_ENCODER, Part("decoder", "Decoder"), Part("depthformer", "Depthformer")),
+    "lfm2_audio": (*_HEARING, Part("depthformer", "Depthformer")),
     "qwen2_vl": _SEEING,
     "qwen3_vl": _SEEING,
     "aya_vision": _SEEING,
