@@ -15,7 +15,7 @@ from mblt_desktop.chat.reuse_words import reuse_words
 from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
-from mblt_desktop.commands.start import check_layout, config_for
+from mblt_desktop.commands.start import check_layout, config_for, say_overdue
 from mblt_desktop.session import Session
 from mblt_desktop.store.export import speculation_words
 from runtime.errors import SettingError
@@ -142,6 +142,7 @@ def _ask(
     answer: list[str] = []
 
     def watch(event: Event) -> None:
+        say_overdue(event)
         if isinstance(event, TextDelta):
             answer.append(event.text)
             if show:

@@ -1,4 +1,4 @@
-"""What a command does before it loads a model: take the user's limits, and refuse a layout at once."""
+"""What commands that run a model have in common: the user's limits, layouts refused at once, slow devices."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 from mblt_desktop.configuration import configured, settings_of
+from mblt_desktop.overdue import overdue_words
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
 from runtime.devices import activate, limit_calls
 from runtime.layout import LayoutRequest
 from runtime.layout_check import validate_for
+from runtime.messages import CallOverdue, Event
 from runtime.settings import device_from_args
 
 
@@ -33,3 +35,10 @@ def check_layout(layout: LayoutRequest, folder: Path, config: RuntimeConfig) -> 
         limit_calls(config.stall_seconds)  # read when the NPU software is imported, which is now
         active = activate(config.device)
         validate_for(folder, layout, active.board, active.devices)
+
+
+def say_overdue(event: Event) -> None:
+    """Say on standard error that the device does not answer, when the event is about that."""
+    if isinstance(event, CallOverdue):
+        words = overdue_words(event, "Ctrl+C")
+        print(f"\nnote: {words}", file=sys.stderr)  # noqa: T201 - the command line's output

@@ -14,7 +14,7 @@ from pathlib import Path
 from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
-from mblt_desktop.commands.start import check_layout, config_for
+from mblt_desktop.commands.start import check_layout, config_for, say_overdue
 from mblt_desktop.session import Session
 from runtime.audio.subtitles import FORMATS, TranscriptFormat, as_json, render, write
 from runtime.audio.times import clock
@@ -117,6 +117,7 @@ def _transcribe(session: Session, source: Path, language: str | None) -> Transcr
 
 def _progress(name: str) -> Callable[[Event], None]:
     def watch(event: Event) -> None:
+        say_overdue(event)
         if isinstance(event, TranscribeProgress) and sys.stderr.isatty():
             whole = "" if event.duration is None else f" of {clock(event.duration)}"
             sys.stderr.write(f"\r\x1b[K{name}: {clock(event.position)}{whole}")

@@ -1,4 +1,4 @@
-"""What a command does before it loads a model: the user's limits, and layouts refused at once."""
+"""What commands that run a model have in common: limits, layouts refused at once, a slow device."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from mblt_desktop import cli
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
 from runtime.host import Host
+from runtime.simulator.faults import FAULTS, Fault
+from tests.runtime.audio.media import SAMPLE
 
-CHAT = ("chat", "-m", "smollm2-135m-instruct-sim", "-p", "Hello")
+CHAT = ("chat", "-m", "smollm2-135m-instruct-sim", "-p", "Hello", "--max-tokens", "6")
 SPEECH = ("transcribe", "-m", "whisper-tiny.en-sim", "talk.wav")
 WRONG = [
     ("--core-mode single --cores 0:0:9", "“0:0:9” is not one of the cores. Nothing was changed. A core is"),
@@ -107,6 +109,24 @@ def test_a_command_keeps_the_time_limits_of_the_settings(
     assert cli.main(list(command)) == cli.INTERRUPTED
     assert seen[-1].stall_seconds == 60.0
     assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("command", [CHAT, (*SPEECH[:-1], str(SAMPLE))], ids=["chat", "transcribe"])
+def test_a_device_that_does_not_answer_is_said(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = default_paths().settings_file
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"advanced.stall_seconds": 5}))
+    FAULTS.inject(Fault("slow_core", value=6.5, nth=3))
+    try:
+        assert cli.main([*command, "--device", "simulated"]) == 0
+    finally:
+        FAULTS.clear()
+    said = capsys.readouterr().err
+    assert "note: The device has not answered since " in said
+    assert "Ctrl+C gives the model up" in said
 
 
 @pytest.mark.usefixtures("installed")
