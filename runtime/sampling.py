@@ -147,6 +147,16 @@ def _checked(name: str, value: float) -> float:
     return cast("float", SETTINGS[f"sampling.{name}"].check(value))
 
 
+def bad_logits(detail: str) -> BadLogitsError:
+    """The model returned NaN, or nothing above minus infinity."""
+    return BadLogitsError(
+        "The model returned numbers that no token can be drawn from.",
+        remedy="Send the message again; if it happens again, unload and load the model.",
+        unharmed="The conversation up to here is unharmed.",
+        detail=detail,
+    )
+
+
 class IgnoredPenalties:
     """Logs, once, which penalties are left out because the switch is off."""
 
@@ -191,12 +201,7 @@ class Sampler:
             logits = self._changed(logits, barred, self._occurred)
         token_id = int(np.argmax(logits))
         if not np.isfinite(logits[token_id]):  # argmax finds a NaN first, +inf next, and -inf last
-            raise BadLogitsError(
-                "The model returned numbers that no token can be drawn from.",
-                remedy="Send the message again; if it happens again, unload and load the model.",
-                unharmed="The conversation up to here is unharmed.",
-                detail=f"logits[{token_id}] = {logits[token_id]}",
-            )
+            raise bad_logits(f"logits[{token_id}] = {logits[token_id]}")
         if not self._sampling.greedy:
             token_id = self._sampled(logits, logits[token_id])
         if self.log is not None:

@@ -18,7 +18,8 @@ from runtime.families.causal_lm import CausalLm, eos_ids, model_info
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
 from runtime.layout import LayoutRequest, from_pretrained_kwargs
-from runtime.sampling import Sampling
+from runtime.messages import ModelInfo
+from runtime.sampling import Sampling, bad_logits
 
 _TAKEN = ("temperature", "top_k", "top_p", "max_tokens")
 _ROLES = ("base_", "draft_", "fc_")
@@ -26,6 +27,10 @@ _ROLES = ("base_", "draft_", "fc_")
 
 class SpeculativeLm(CausalLm):
     """A loaded base model with its draft; it holds one conversation at a time."""
+
+    def __init__(self, model: Any, tokenizer: Any, info: ModelInfo, eos_ids: frozenset[int]) -> None:
+        super().__init__(model, tokenizer, info, eos_ids)
+        model.eagle3_base_model.register_forward_hook(_refuse_bad_logits)
 
     def new_cache(self) -> KvCache:
         """An empty cache of base and draft for one conversation."""
@@ -98,6 +103,16 @@ class SpeculativeLm(CausalLm):
             )
             vendor_cache.update_draft_seen_tokens(len(ids))
         return scores
+
+
+def _refuse_bad_logits(_base: Any, _asked: Any, answer: tuple[Any, Any]) -> None:
+    """The vendor's rounds take the likeliest token also where there is none. Raises BadLogitsError.
+
+    `answer` is the base's, with logits of shape (…, vocab).
+    """
+    highest = answer[1].amax(-1)  # NaN if there is one
+    if not bool(highest.isfinite().all()):
+        raise bad_logits(f"highest logits: {highest.flatten().tolist()}")
 
 
 def _processor(sampling: Sampling) -> Any:

@@ -198,7 +198,8 @@ class NativeModel(ModelFacts):
             for row in rows:
                 kv.note_written(row.slot, row.end)
         if FAULTS.strike("nan_logits") is not None:
-            results[0][...] = float("nan")
+            for result in results:
+                result[...] = float("nan")
         return results
 
     def _meet_faults(self, device: Device) -> None:

@@ -12,6 +12,7 @@ import pytest
 from runtime.layout import LayoutRequest
 from runtime.messages import Finished, PrefillProgress, TextDelta
 from runtime.simulator.build import build_artifact
+from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.families.talk import Talk, prompt_ids, save_tokenizer
 from tests.simulator.checkpoints import greedy, plain_model
 from tests.simulator.drafts import make_agreeing_pair, make_base, make_draft
@@ -203,6 +204,26 @@ def test_values_that_ask_for_nothing_are_no_reason_to_refuse(pairs: dict[str, Pa
     assert chat.ask("neutral", [SECOND], **neutral)[0] == pairs["llama"].greedy([SECOND], 12)
     off = {"repetition_penalty": 1.3, "apply_penalties": False}
     assert chat.ask("off", [SECOND], **off)[0] == pairs["llama"].greedy([SECOND], 12)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_numbers_no_token_can_be_drawn_from_fail_the_answer_in_words(
+    temperature: float, steps: int, pairs: dict[str, Pair], talk: Begin
+) -> None:
+    chat = talk(pairs[AGREEING].artifact)
+    chat.send("bad/1", [FIRST], temperature=temperature, max_tokens=COUNT)
+    for _ in range(steps):
+        chat.engine.step()
+    FAULTS.inject(Fault("nan_logits", times=50))
+    try:
+        chat.run()
+    finally:
+        FAULTS.clear()
+    assert chat.failure("bad/1").error.code == "request.bad_logits"
+    again, finished = chat.ask("bad/2", [FIRST], max_tokens=COUNT)
+    assert again == pairs[AGREEING].greedy([FIRST])
+    assert finished.usage.cached == 0, "what was computed with bad numbers is not trusted"
 
 
 def test_the_layout_reaches_all_three_networks(pairs: dict[str, Pair], talk: Begin) -> None:
