@@ -21,7 +21,7 @@ from runtime.families.opening import Opening
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.speech.engine import LanguageGuess, Progress, Task
-from runtime.speech.on_npu import speech_info, stop_when
+from runtime.speech.on_npu import refuse_bad_logits, speech_info, stop_when
 from runtime.tracing.recorder import RECORDER
 
 _WINDOW_SECONDS = 10
@@ -71,6 +71,7 @@ class NpuLfm2Audio:
                 max_new_tokens=_MOST_TOKENS,
                 eos_token_id=int(self._model.config.im_end_token_id),
                 stopping_criteria=stop_when(task.cancelled),
+                logits_processor=refuse_bad_logits(),
             )
         return str(self._processor.decode(output[0, asked:], skip_special_tokens=True)).strip()
 

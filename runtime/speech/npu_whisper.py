@@ -24,7 +24,7 @@ from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task
 from runtime.speech.guards import clamp
-from runtime.speech.on_npu import speech_info, stop_when
+from runtime.speech.on_npu import refuse_bad_logits, speech_info, stop_when
 from runtime.speech.timestamps import split_segments
 from runtime.tracing.recorder import RECORDER
 
@@ -101,6 +101,7 @@ class NpuWhisper:
                 temperature=_TEMPERATURES,
                 compression_ratio_threshold=_TOO_REPETITIVE,
                 stopping_criteria=stop_when(task.cancelled),
+                logits_processor=refuse_bad_logits(),
                 **spoken,
             )
         tokens: list[int] = output[0].tolist()

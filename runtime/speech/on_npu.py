@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from runtime.errors import BadLogitsError
 from runtime.families.opening import Opening
 from runtime.layout_outcome import effective_from_model
 from runtime.messages import LoadSpeech, ModelInfo
@@ -48,3 +49,28 @@ def stop_when(cancelled: Callable[[], bool]) -> Any:
             return torch.full((input_ids.shape[0],), cancelled(), dtype=torch.bool)
 
     return StoppingCriteriaList([Stop()])
+
+
+def refuse_bad_logits() -> Any:
+    """The logits processors with which a generation ends where no token can be drawn, with BadLogitsError.
+
+    transformers takes the first token of the vocabulary otherwise, and words come of it that nobody said.
+    """
+    from transformers import LogitsProcessor, LogitsProcessorList
+
+    class Refuse(LogitsProcessor):  # type: ignore[misc]  # the base has no types
+        """Looks at the scores of every token."""
+
+        def __call__(self, input_ids: Any, scores: Any) -> Any:
+            """The scores, shape (rows, vocab), as they are."""
+            highest = scores.amax(-1)  # NaN if there is one
+            if bool(highest.isfinite().all()):
+                return scores
+            raise BadLogitsError(
+                "The speech model returned numbers that no word can be read from.",
+                remedy="Transcribe it again; if it happens again, unload and load the model.",
+                unharmed="The recording and your other transcripts are unharmed.",
+                detail=f"token {input_ids.shape[1]}: highest logits {highest.tolist()}",
+            )
+
+    return LogitsProcessorList([Refuse()])

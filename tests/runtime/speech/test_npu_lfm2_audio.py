@@ -11,8 +11,9 @@ import pytest
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
 from runtime.layout import LayoutRequest, PartLayout
-from runtime.messages import Cancelled, Event, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
+from runtime.messages import Cancelled, Event, Failed, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
 from runtime.simulator.build import build_artifact
+from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.npu_lfm2_audio import load_npu_lfm2_audio
 from tests.runtime.audio.media import SAMPLE, clip
 from tests.runtime.conftest import Networks
@@ -103,6 +104,21 @@ def test_cancel_ends_it_between_tokens(lane: SpeechLane, folder: Path) -> None:
     lane.watch = cancel_at_first_words
     lane.transcribe("a", SAMPLE)
     assert isinstance(lane.final("a"), Cancelled)
+
+
+def test_bad_numbers_fail_the_file_in_words_and_no_other(lane: SpeechLane, folder: Path) -> None:
+    lane.load(folder)
+    FAULTS.inject(Fault("nan_logits", times=10_000))
+    try:
+        lane.transcribe("bad", SAMPLE)
+        failed = lane.final("bad")
+    finally:
+        FAULTS.clear()
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "request.bad_logits"
+    assert not lane.of(SegmentReady)
+    lane.transcribe("good", SAMPLE)
+    assert isinstance(lane.final("good"), Transcribed)
 
 
 def test_the_three_networks_run_where_each_is_put(folder: Path, networks: Networks) -> None:

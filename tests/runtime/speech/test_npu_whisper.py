@@ -13,7 +13,8 @@ import torch
 from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Window, Windower
-from runtime.messages import Cancelled, Event, ModelFailed, ModelLoaded, SegmentReady, Transcribed
+from runtime.messages import Cancelled, Event, Failed, ModelFailed, ModelLoaded, SegmentReady, Transcribed
+from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.engine import TAIL_SECONDS
 from runtime.tracing.recorder import RECORDER
 from tests.runtime.audio.media import SAMPLE, SPOKEN, clip, write_wav
@@ -78,6 +79,21 @@ def test_cancel_ends_a_window_between_tokens(lane: SpeechLane, demo_models: Path
     after = lane.final("b")
     assert isinstance(after, Transcribed)
     assert word_errors(SPOKEN, text_of(after.segments)) == 0
+
+
+def test_bad_numbers_fail_the_file_in_words_and_no_other(lane: SpeechLane, demo_models: Path) -> None:
+    lane.load(demo_models / TINY)
+    FAULTS.inject(Fault("nan_logits", times=10_000))
+    try:
+        lane.transcribe("bad", SAMPLE)
+        failed = lane.final("bad")
+    finally:
+        FAULTS.clear()
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "request.bad_logits"
+    assert not lane.of(SegmentReady)
+    lane.transcribe("good", SAMPLE)
+    assert isinstance(lane.final("good"), Transcribed)
 
 
 def test_a_cancelled_generation_gives_no_words(lane: SpeechLane, demo_models: Path) -> None:
