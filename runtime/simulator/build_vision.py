@@ -35,9 +35,17 @@ def build_qwen2_vl(checkpoint: Checkpoint, target: Target) -> None:
 
     Without `image_side` both are dynamic: pictures of any size, rotary angles given by the host, as in the
     reference. With it they are static: one square picture, and the text decoder counts positions one by one.
+    Raises SettingError for several conversations at once with pictures of any size: the vendor's classes
+    refuse such a pair.
     """
     config = checkpoint.load_config()
     side = target.options.image_side
+    if side is None and target.options.max_batch_size > 1:
+        raise SettingError(
+            "max_batch_size",
+            "A Qwen2-VL model for pictures of any size answers one conversation at a time.",
+            remedy=f"Give image_side {STATIC_SIDE}, or leave max_batch_size out.",
+        )
     vision = vision_architecture(config.vision_config, side)
     text = write_decoder(
         checkpoint,

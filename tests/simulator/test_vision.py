@@ -185,6 +185,13 @@ def test_another_static_size_is_refused(pair: Pair, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_several_conversations_with_pictures_of_any_size_are_refused(pair: Pair, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="any size answers one conversation at a time") as refused:
+        build_artifact(pair.checkpoint, tmp_path / "out", max_batch_size=2)
+    assert "image_side 224" in refused.value.info.remedy
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("embed", 0), ("heads", 3), ("grid_height", 15), ("activation", "tanh"), ("layers", 3), ("hidden", 65)],
