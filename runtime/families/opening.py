@@ -12,6 +12,7 @@ from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.config_layout import layout_named
 from runtime.families.faults import device_faults
+from runtime.families.launches import each_launch
 from runtime.layout import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
 from runtime.layout_check import validate_for
 from runtime.model_folder import loading
@@ -55,8 +56,14 @@ class Opening:
 
     def load(self, auto_class: Any, kwargs: dict[str, Any]) -> Any:
         """The model on the device, through the vendor's class for this folder."""
-        self._progress("Loading weights onto the device", 0.6)
+        stage = "Loading weights onto the device"
+
+        def tell(count: int) -> None:
+            self._progress(f"{stage}: {count} networks", 0.6)
+
+        self._progress(stage, 0.6)
         with (
+            each_launch(tell),
             layout_named(self._folder, self.active),
             loading(self._folder, "its config.json or weights"),
             device_faults(self._folder.name),
