@@ -29,13 +29,15 @@ from mblt_desktop.display import prepare_display
 from mblt_desktop.door import Door, hand_over
 from mblt_desktop.log import to_file
 from mblt_desktop.main_window import MainWindow
+from mblt_desktop.model_jobs import RunningJob
 from mblt_desktop.paths import Paths, default_paths
 from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.store.store import Store
 from mblt_desktop.theme import ThemeMode, apply_theme
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.errors import StorageError
-from runtime.messages import LaneFaulted, SetEngineOptions
+from runtime.layout_settings import with_parts
+from runtime.messages import Event, JobFinished, LaneFaulted, SetEngineOptions
 from runtime.settings import ENGINE_KEYS, engine_options
 from runtime.thread import RuntimeBridge
 from runtime.tracing.recorder import RECORDER
@@ -76,6 +78,7 @@ class Application(QObject):
         self.window.painted.connect(self._on_painted)
         self.preferences.changed.connect(self._on_preference_changed)
         self.preferences.problem_found.connect(self.window.show_error)
+        self.context.jobs.ended.connect(self._on_job_ended)
         self.store.write_failed.connect(self.window.show_error)
         self.store.write_recovered.connect(self._on_write_recovered)
         self.devices.device_failed.connect(self.window.show_error)
@@ -112,6 +115,13 @@ class Application(QObject):
             self.context.theme.set_mode(cast("ThemeMode", self.preferences.text(key)))
         elif key in ENGINE_KEYS:
             self.context.submit(SetEngineOptions(engine_options(self.preferences.get)))
+
+    @Slot(object, object)
+    def _on_job_ended(self, job: RunningJob, event: Event) -> None:
+        """Where the parts of a removed model ran is of no use any more."""
+        if job.kind == "remove" and isinstance(event, JobFinished):
+            items = cast("tuple[str, ...]", self.preferences.get("layout.parts"))
+            self.preferences.set("layout.parts", with_parts(items, job.model_id, ()))
 
     @Slot()
     def _on_write_recovered(self) -> None:

@@ -8,10 +8,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mblt_desktop.commands.progress_bar import ProgressBar
 from mblt_desktop.paths import default_paths
+from mblt_desktop.settings import file
 from runtime.catalog.adopt import adopt
 from runtime.catalog.entries import DEMO_ENTRIES, Entry, HubSource
 from runtime.catalog.install import BuildOptions, build, install
@@ -20,7 +21,9 @@ from runtime.catalog.library import Library
 from runtime.catalog.manifest import Manifest
 from runtime.config import RuntimeConfig
 from runtime.errors import SettingError
+from runtime.layout_settings import with_parts
 from runtime.messages import CatalogRow
+from runtime.settings import SETTINGS
 
 _DEVICE = {"simulated": "simulated NPU", "npu": "NPU", "cpu": "CPU"}
 
@@ -163,12 +166,28 @@ def _verify(args: argparse.Namespace) -> int:
 def _remove(args: argparse.Namespace) -> int:
     library = _library()
     freed = {name: library.remove(name) for name in args.models}
+    _forget_parts(args.models)
     if args.json:
         _print_json([{"model_id": name, "state": "removed", "freed_bytes": n} for name, n in freed.items()])
     else:
         for name, count in freed.items():
             _print(f"{name}: removed, {count / 1e6:.0f} MB freed")
     return 0
+
+
+def _forget_parts(models: list[str]) -> None:
+    """Where the parts of removed models ran is of no use any more."""
+    path = default_paths().settings_file
+    stored, _ = file.read(path)
+    try:
+        items = SETTINGS["layout.parts"].check(stored.get("layout.parts", ()))
+    except SettingError:
+        return  # said, and left as it is, by whatever reads the settings
+    kept = cast("tuple[str, ...]", items)
+    for model_id in models:
+        kept = with_parts(kept, model_id, ())
+    if kept != items:
+        file.write(path, stored | {"layout.parts": list(kept)})
 
 
 def _each(args: argparse.Namespace, names: list[str], work: Callable[[str, Job], Manifest], word: str) -> int:

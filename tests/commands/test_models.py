@@ -89,6 +89,16 @@ def test_a_fetched_model_is_listed_verified_and_removed(
     assert not fetched.exists()
 
 
+def test_a_removed_models_own_parts_are_forgotten_and_no_others(call: Call, fetched: Path) -> None:
+    settings = default_paths().settings_file
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    parts = [f"{DEMO_SPEECH}/encoder=single", "other/encoder=multi"]
+    settings.write_text(json.dumps({"layout.parts": parts, "of.a.newer.version": 1}))
+    assert call("remove", DEMO_SPEECH) == 0
+    kept = {"layout.parts": ["other/encoder=multi"], "of.a.newer.version": 1}
+    assert json.loads(settings.read_text()) == kept
+
+
 def test_damage_is_found(call: Call, fetched: Path) -> None:
     with (fetched / "model.bin").open("r+b") as file:
         file.seek(1000)

@@ -220,3 +220,18 @@ def test_the_theme_follows_its_setting(qtbot, qapp, paths: Paths):
     program.preferences.set("appearance.theme", "dark")
     assert current_theme() is DARK
     assert program.shut_down()
+
+
+def test_a_removed_models_own_parts_are_forgotten(qtbot, qapp, paths: Paths):
+    folder = paths.data / "models" / "gone"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    program = Application(qapp, paths, "simulated")
+    program.preferences.set("layout.parts", ("gone/encoder=single", "kept/encoder=multi"))
+    with qtbot.waitSignal(program.context.jobs.ended):
+        program.context.jobs.start("remove", "no-such-model")
+    assert len(program.preferences.get("layout.parts")) == 2
+    with qtbot.waitSignal(program.context.jobs.ended):
+        program.context.jobs.start("remove", "gone")
+    assert program.preferences.get("layout.parts") == ("kept/encoder=multi",)
+    assert program.shut_down()
