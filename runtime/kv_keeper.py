@@ -262,7 +262,7 @@ class KvKeeper:
     ) -> Reuse | None:
         """Load what the disk keeps of the conversation; returns why not, or None when it is there."""
         absent = HISTORY.why_absent(conversation_id, turns, self._model.info)
-        if not self._options.keep_on_disk or absent.cause == "distrusted":
+        if not self._options.keep_on_disk:
             return absent
         try:
             return self._load_from_disk(conversation_id, prompt, absent, now, slot)

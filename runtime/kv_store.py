@@ -125,7 +125,7 @@ class KvStore:
         self._make_private(data)
         try:
             dump(str(data))
-            draft.write_text(json.dumps(_manifest(data, key, identity, said)), encoding="utf-8")
+            draft.write_text(sealed(_manifest(data, key, identity, said)), encoding="utf-8")
             former = _data_of(folder)
             draft.replace(folder / _MANIFEST)
         except Exception:
@@ -183,12 +183,26 @@ def _manifest(data: Path, key: ModelKey, identity: Sequence[Hashable], said: Sai
     }
 
 
+def sealed(manifest: dict[str, object]) -> str:
+    """The text of a manifest: its JSON on one line, and the SHA-256 of that line on the next."""
+    text = json.dumps(manifest)
+    return f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}\n"
+
+
+def _unsealed(text: str) -> dict[str, Any]:
+    """Raises ValueError when it is not what `sealed` has made, whole."""
+    manifest: dict[str, Any] = json.loads(text.partition("\n")[0])
+    if sealed(manifest) != text:
+        raise ValueError("not as it was written")
+    return manifest
+
+
 def _read(folder: Path) -> Record:
     path = folder / _MANIFEST
     try:
         if path.stat().st_size > _LONGEST_MANIFEST:
             raise ValueError("longer than any that was written")
-        return _record(folder, json.loads(path.read_text(encoding="utf-8")))
+        return _record(folder, _unsealed(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KvRejectedError(f"{path} is damaged") from error
 

@@ -11,8 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from runtime.kv_store import KvRejectedError, KvStore, ModelKey
+from runtime.kv_store import KvRejectedError, KvStore, ModelKey, sealed
 from runtime.messages import TextPart, Turn
 from runtime.reuse import Said
 
@@ -121,13 +123,27 @@ def test_a_manifest_that_is_not_ours_is_rejected(store: KvStore, change: Callabl
     record = store.find(KEY, "c")
     assert record is not None
     path = record.folder / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = json.loads(path.read_text().splitlines()[0])
     change(manifest)
-    path.write_text(json.dumps(manifest))
+    path.write_text(sealed(manifest))
     with pytest.raises(KvRejectedError, match=r"manifest\.json"):
         store.find(KEY, "c")
     path.write_text("[" * 100_000)
     with pytest.raises(KvRejectedError):
+        store.find(KEY, "c")
+
+
+@given(at=st.integers(0), flip=st.integers(1, 127))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_manifest_with_one_wrong_byte_is_rejected(store: KvStore, at: int, flip: int) -> None:
+    keep(store)
+    record = store.find(KEY, "c")
+    assert record is not None
+    path = record.folder / "manifest.json"
+    content = bytearray(path.read_bytes())
+    content[at % len(content)] ^= flip
+    path.write_bytes(content)
+    with pytest.raises(KvRejectedError, match=r"manifest\.json"):
         store.find(KEY, "c")
 
 
