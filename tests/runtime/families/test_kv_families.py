@@ -8,13 +8,16 @@ transformers.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
 from runtime.engine import Engine
+from runtime.families import kv
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import Event, Finished, Generate, ImagePart, LoadModel, TextDelta, TextPart, Turn
@@ -26,7 +29,7 @@ from tests.runtime.families.test_aya_vision import write_checkpoint as write_aya
 from tests.runtime.families.test_caption import write_checkpoint as write_blip
 from tests.simulator.drafts import make_agreeing_pair, make_base, make_draft
 from tests.simulator.pictures import noise
-from tests.simulator.test_qwen3_moe import make_moe
+from tests.simulator.test_qwen3_moe import LAYERS, make_moe
 
 NAMES = map(str, itertools.count())
 TEXT = ("eagle3", "eagle3-agreeing", "qwen3_moe")
@@ -136,6 +139,28 @@ def test_a_conversation_comes_back_from_memory_and_the_time_is_learnt(
     assert program.engine._caches._costs.load_seconds(1000) > 0
     assert finished.usage.cached >= before.usage.prompt - 1
     assert again == start(family, "fresh").ask(f"{name}-fresh", *turns)[0]
+
+
+@pytest.mark.parametrize("family", ["eagle3", "qwen3_moe", "qwen2_vl"])
+def test_every_network_is_loaded_and_saving_the_one_before_is_not_counted(
+    family: str, start: Callable[..., Program], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, name = start(family), f"{family}-{next(NAMES)}"
+    program.ask(name, opening(family, tmp_path))
+    program.ask(f"{name}-other", said("t9 t8"))
+    saved, evict = [0], kv._evict_owner
+
+    def slowly(*slot: Any) -> None:
+        saved[0] += 1
+        time.sleep(0.1)
+        evict(*slot)
+
+    monkeypatch.setattr(kv, "_evict_owner", slowly)
+    cache = dict(program.engine._caches._caches.entries())[name].cache
+    assert not cache.is_resident
+    assert 0 < kv.load(cache) < 0.1
+    assert saved[0] == {"eagle3": 2, "qwen3_moe": LAYERS}.get(family, 1)
+    assert cache.is_resident
 
 
 @pytest.mark.parametrize("family", [*TEXT, *PICTURES])
