@@ -56,6 +56,7 @@ class Dispatcher(QObject):
         super().__init__(parent)
         self._bridge = bridge
         self._watchers: dict[str, Watcher] = {}
+        self._asked: dict[str, str] = {}
         self.loaded: dict[str, ModelInfo] = {}
         """What is loaded now, by model id: for panes that are made after the events went by."""
         self.loading: dict[str, ModelLoading] = {}
@@ -74,13 +75,23 @@ class Dispatcher(QObject):
         # Queued even from the GUI thread: a submit must never call back into its caller.
         bridge.events_waiting.connect(self.deliver, Qt.ConnectionType.QueuedConnection)
 
-    def watch(self, request_id: str, watcher: Watcher) -> None:
-        """Send the request's events to `watcher` until its final one has been delivered."""
+    def watch(self, request_id: str, watcher: Watcher, asked: str = "") -> None:
+        """Send the request's events to `watcher` until its final one has been delivered.
+
+        `asked` is the user's question, which others that wait for this request can show.
+        """
         self._watchers[request_id] = watcher
+        if asked:
+            self._asked[request_id] = asked
 
     def unwatch(self, request_id: str) -> None:
         """Stop sending the request's events; unknown ids are fine."""
         self._watchers.pop(request_id, None)
+        self._asked.pop(request_id, None)
+
+    def asked(self, request_id: str) -> str:
+        """The question of a request that is not answered yet; empty when it is not known."""
+        return self._asked.get(request_id, "")
 
     def loaded_model(self, *kinds: ModelKind) -> ModelInfo | None:
         """The model loaded last among those of these kinds that are loaded now."""
@@ -97,7 +108,7 @@ class Dispatcher(QObject):
         request_id = getattr(event, "request_id", "")
         watcher = self._watchers.get(request_id)
         if isinstance(event, _FINAL):
-            self._watchers.pop(request_id, None)
+            self.unwatch(request_id)
         if watcher is not None:
             try:
                 watcher(event)

@@ -32,7 +32,6 @@ from runtime.messages import (
     ModelLoaded,
     ModelUnloaded,
     PrefillProgress,
-    Queued,
     SetEngineOptions,
     StopReason,
     TextDelta,
@@ -391,5 +390,5 @@ class Engine:
         self._post_positions()
 
     def _post_positions(self) -> None:
-        for request, position in self._scheduler.moved():
-            self._post(Queued(request.id, position))
+        for place in self._scheduler.moved():
+            self._post(place)

@@ -24,6 +24,7 @@ from runtime.messages import (
     ModelInfo,
     ModelLoaded,
     ModelUnloaded,
+    Queued,
     Transcribe,
     Transcribed,
 )
@@ -71,11 +72,16 @@ class Gate:
             return [info.layout for info in self._models.values() if info.layout is not None]
 
     def expect(self, command: Command) -> bool:
-        """A command is about to be queued; False when the gate is shut and it would never be answered."""
+        """A command is about to be queued; False when the gate is shut and it would never be answered.
+
+        A load keeps the service from saying that a request waits for it, so that is said here.
+        """
         with self._lock:
             if self._shut:
                 return False
             if isinstance(command, Generate | Transcribe):
+                if self._loads:
+                    self._post(Queued(command.request_id, len(self._unanswered), "loading"))
                 self._unanswered[command.request_id] = command
             elif isinstance(command, LoadModel | LoadSpeech):
                 self._loads[command.model_id] = frozenset(self._unanswered)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from runtime.messages import Queued
 from runtime.request import Request
 
 PATIENCE = 8
@@ -73,7 +74,7 @@ class Scheduler:
         self._credit = 0
         """What it has left of its quantum."""
         self._decoded_last = True
-        self._told: dict[str, int] = {}
+        self._told: dict[str, Queued] = {}
         self.resize(slots)
 
     def resize(self, slots: int) -> None:
@@ -131,18 +132,38 @@ class Scheduler:
         self._waiting = [other for other in self._waiting if other is not request]
         self._active = {slot: other for slot, other in self._active.items() if other is not request}
 
-    def moved(self) -> list[tuple[Request, int]]:
-        """Waiting requests whose place has changed since the last call, each with the number of requests
-        that have to end, or get a slot, before it."""
+    def moved(self) -> list[Queued]:
+        """Waiting requests whose place, or its cause, has changed since the last call; a place is the number
+        of requests that have to end, or get a slot, before it."""
         free = self._slots - len(self._active)
         held = sum(other.background for other in self._active.values())
+        holders = self._holders()
         places = {}
         for index, request in enumerate(self._in_order()):
             within_reach = free if request.background else free + held
-            places[request.id] = (request, max(0, index + 1 - within_reach))
-        news = [(request, place) for request, place in places.values() if self._told.get(request.id) != place]
-        self._told = {request_id: place for request_id, (_, place) in places.items()}
+            place = max(0, index + 1 - within_reach)
+            holder = holders.get(request.conversation_id, request)
+            if holder is not request:
+                places[request.id] = Queued(request.id, max(1, place), "conversation", holder.id)
+            else:
+                places[request.id] = self._place(request, place)
+        news = [place for request_id, place in places.items() if self._told.get(request_id) != place]
+        self._told = places
         return news
+
+    def _place(self, request: Request, place: int) -> Queued:
+        """Where a request is that could run, and why it does not yet."""
+        first = self._asked_now()
+        if place == 0:
+            return Queued(request.id, 0, "next")
+        if not request.background or first is None:
+            return Queued(request.id, place, "turn")
+        return Queued(request.id, place, "interactive" if request.running is None else "gave_way", first.id)
+
+    def _asked_now(self) -> Request | None:
+        """The interactive request that background ones wait for: one being answered, or the first to be."""
+        everyone = (*self._active.values(), *self._in_order())
+        return next((request for request in everyone if not request.background), None)
 
     # -- slots --------------------------------------------------------------------------------------
 
@@ -169,11 +190,17 @@ class Scheduler:
 
         A conversation has one cache: what gave way in the middle of it comes first, not its next request.
         """
-        holder = {request.conversation_id: request for request in self._waiting if request.running}
-        holder |= {request.conversation_id: request for request in self._active.values()}
+        holders = self._holders()
         return [
-            request for request in self._in_order() if holder.get(request.conversation_id, request) is request
+            request
+            for request in self._in_order()
+            if holders.get(request.conversation_id, request) is request
         ]
+
+    def _holders(self) -> dict[str, Request]:
+        """By conversation, the request that its cache belongs to until it has ended."""
+        holders = {request.conversation_id: request for request in self._waiting if request.running}
+        return holders | {request.conversation_id: request for request in self._active.values()}
 
     def _choose(self, candidates: list[Request], *, full: bool) -> Request:
         """The first candidate; after many interactive ones, a background request that waits behind them."""

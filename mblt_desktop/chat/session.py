@@ -7,6 +7,7 @@ arrives. The id of a request is the id of the message it fills.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -15,6 +16,7 @@ from mblt_desktop.chat.sampling import request_for
 from mblt_desktop.context import AppContext
 from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import Attachment, Conversation, Message, MessageState, Result
+from mblt_desktop.waiting import waiting_words
 from runtime.messages import (
     CallOverdue,
     CandidatesReported,
@@ -142,7 +144,7 @@ class ChatSession(QObject):
             turns = turns_of(conversation.system_prompt, tree.path(parent_id))
             self._conversations.add(reply)
             self._runs[reply.id] = Run(reply, model_id)
-            self._context.dispatcher.watch(reply.id, self._on_event)
+            self._context.dispatcher.watch(reply.id, self._on_event, turns[-1].text)
             self._context.submit(
                 Generate(
                     request_id=reply.id,
@@ -173,7 +175,7 @@ class ChatSession(QObject):
             self._keep_candidates(event)
         elif not run.stopping:
             run.waiting = True
-            self.status_changed.emit(message.id, _progress(event))
+            self.status_changed.emit(message.id, _progress(event, self._context.dispatcher.asked))
 
     def _keep_candidates(self, event: CandidatesReported) -> None:
         self._candidates[event.request_id] = event
@@ -223,13 +225,11 @@ def turns_of(system_prompt: str, branch: list[Message]) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
-def _progress(event: Event) -> str:
+def _progress(event: Event, asked: Callable[[str], str]) -> str:
     if isinstance(event, CallOverdue):
         return overdue_words(event)
     if isinstance(event, Queued):
-        if event.position:
-            return f"Waiting: {event.position} before this one"
-        return "Waiting for the model…"
+        return waiting_words(event, asked) or "Waiting for the model…"
     if isinstance(event, PrefillProgress):
         reused = f", {event.cached} of them reused" if event.cached else ""
         return f"Reading the conversation: {event.done} of {event.total} tokens{reused}"

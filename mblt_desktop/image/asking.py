@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
@@ -10,6 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from mblt_desktop.context import AppContext
 from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import ImageAnswer, ImageRecord, Result, new_id
+from mblt_desktop.waiting import waiting_words
 from runtime.messages import (
     CallOverdue,
     Event,
@@ -86,7 +88,7 @@ class Asking(QObject):
         self._context.store.images.save_answer(answer)
         self.started.emit(answer)
         self.status_changed.emit(answer.id, "Looking at the picture…")
-        self._context.dispatcher.watch(run.request_id, self._on_event)
+        self._context.dispatcher.watch(run.request_id, self._on_event, answer.question)
         pictures = tuple(ImagePart(record.path) for record in records)
         self._context.submit(
             Generate(
@@ -120,7 +122,7 @@ class Asking(QObject):
             self._end(run, answer)
         elif isinstance(event, Failed):
             self._end(run, replace(run.answer, text=run.text, result=Result(error=event.error)))
-        elif not run.stopping and (words := _progress_words(event)):
+        elif not run.stopping and (words := _progress_words(event, self._context.dispatcher.asked)):
             run.overdue = isinstance(event, CallOverdue)
             self.status_changed.emit(run.answer.id, words)
 
@@ -162,11 +164,11 @@ def _new_run(model: ModelInfo, record: ImageRecord, question: str) -> _Run:
     return _Run(new_id(), answer, begun, begun, saved_at=time.monotonic())
 
 
-def _progress_words(event: Event) -> str:
+def _progress_words(event: Event, asked: Callable[[str], str]) -> str:
     if isinstance(event, CallOverdue):
         return overdue_words(event)
     if isinstance(event, Queued):
-        return "Waiting for the answer before this one…" if event.position else "Looking at the picture…"
+        return waiting_words(event, asked) or "Looking at the picture…"
     if isinstance(event, PrefillProgress) and event.done < event.total:
         return f"Reading: {event.done} of {event.total} tokens, {event.cached} reused"
     return ""

@@ -27,6 +27,7 @@ from runtime.messages import (
     Transcribe,
     Transcribed,
     TranscribeProgress,
+    WaitCause,
 )
 
 State = Literal["unsent", "waiting", "running", "stopping", "done", "failed", "cancelled", "kept"]
@@ -45,6 +46,8 @@ class Item:
     state: State = "unsent"
     ahead: int = 0
     """Files that come before this one."""
+    cause: WaitCause = "turn"
+    """Why it waits."""
     position: float = 0.0
     """Seconds of audio dealt with."""
     duration: float | None = None
@@ -193,7 +196,7 @@ class FileQueue(QObject):
         if isinstance(event, CallOverdue):
             self.changed.emit(item)
         elif isinstance(event, Queued):
-            item.ahead = event.position
+            item.ahead, item.cause = event.position, event.cause
             self.changed.emit(item)
         elif isinstance(event, TranscribeProgress):
             self._progress(item, event)

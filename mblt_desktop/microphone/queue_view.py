@@ -40,6 +40,8 @@ def fact_words(item: Item) -> str:
         return item.overdue
     if item.state == "unsent":
         return "Waits for a speech model."
+    if item.state == "waiting" and item.cause == "loading":
+        return "Starts when the model is loaded."
     if item.state == "waiting":
         return "Starts next." if item.ahead == 0 else f"{item.ahead} before it"
     if item.state != "running":

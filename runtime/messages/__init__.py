@@ -32,6 +32,7 @@ from runtime.messages.chat import (
     Timings,
     Turn,
     Usage,
+    WaitCause,
 )
 from runtime.messages.common import CallOverdue, Cancelled, Exported, Failed, LaneFaulted
 from runtime.messages.library import (
@@ -247,6 +248,7 @@ __all__ = [
     "UnloadSpeech",
     "Usage",
     "VerifyModel",
+    "WaitCause",
     "Word",
     "model_lane",
 ]

@@ -175,12 +175,22 @@ class SetEngineOptions:
 # -- events ---------------------------------------------------------------------------------------
 
 
+WaitCause = Literal["next", "turn", "interactive", "gave_way", "conversation", "loading"]
+"""Why a request waits:
+next: for nothing, it begins with the next step; turn: for those that came before it;
+interactive: it is in the background, and somebody waits for another answer; gave_way: the same, after it
+had begun; conversation: another answer of its conversation is being made; loading: for its model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queued:
     """The request waits; `position` 0 runs next."""
 
     request_id: str
     position: int
+    cause: WaitCause = "turn"
+    behind: str = ""
+    """The request that it waits for, where the cause is about one."""
 
 
 @dataclass(frozen=True, slots=True)

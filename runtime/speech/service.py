@@ -212,5 +212,5 @@ class SpeechService:
         positions = {request_id: position for position, request_id in enumerate(files, start=ahead)}
         for request_id, position in positions.items():
             if self._said_positions.get(request_id) != position:
-                self._post(Queued(request_id, position))
+                self._post(Queued(request_id, position, "turn" if position else "next"))
         self._said_positions = positions

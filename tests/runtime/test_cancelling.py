@@ -17,6 +17,7 @@ from runtime.messages import (
     ModelLoaded,
     ModelLoading,
     PrefillProgress,
+    Queued,
     TextDelta,
 )
 from runtime.simulator.build import build_artifact
@@ -133,7 +134,8 @@ def test_while_its_model_is_loaded_it_is_acknowledged_at_once(runtime: Runtime) 
     assert (ended.reason, ended.usage.prompt) == ("cancelled", 0)
     assert len(runtime.answer("kept")) == 12
     stopped(runtime, "dropped")
-    assert [event for event in runtime.events if getattr(event, "request_id", "") == "dropped"] == [ended]
+    said = [event for event in runtime.events if getattr(event, "request_id", "") == "dropped"]
+    assert said == [Queued("dropped", 1, "loading"), ended]
 
 
 def test_when_it_has_ended_by_itself_nothing_more_is_said(runtime: Runtime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -140,6 +141,8 @@ def test_a_lane_without_a_service_answers_every_command_with_the_reason() -> Non
     )
     error = NetworkError("No network.").info
     assert events == [
+        Queued("g", 0, "loading"),
+        Queued("t", 1, "loading"),
         LaneFaulted("recording", error),
         ModelFailed("m", error),
         Failed("g", error),
@@ -207,7 +210,8 @@ def test_a_load_that_was_let_go_still_holds_memory_until_its_thread_has_ended() 
     assert former.gate.loading
     error = NetworkError("Cancelled.", remedy="Load it again.").info
     former.let_go(error)
-    assert events == [Failed("g", error), ModelUnloaded("m", cancelled=True)]
+    said = [Queued("g", 0, "loading"), Failed("g", error), ModelUnloaded("m", cancelled=True)]
+    assert events == said
     assert not former.call.wanted
     service = Recording()
     lane = Lane("next", lambda *_: service, events.append, after=(former,))
@@ -218,7 +222,7 @@ def test_a_load_that_was_let_go_still_holds_memory_until_its_thread_has_ended() 
     former.run()  # only now does it find out
     thread.join(10)
     assert service.log[0] == "open"
-    assert len(events) == 2
+    assert events == said
 
 
 def test_a_load_comes_after_the_requests_before_it() -> None:
@@ -300,10 +304,26 @@ def test_what_waits_for_a_load_is_withdrawn_once_and_the_service_says_no_more_of
     assert not gate.withdraw("nobody")
     for late in (Queued("b", 0), Cancelled("b")):
         gate.post(late)
-    assert posted == [Cancelled("a"), Cancelled("b")]
+    assert posted == [Queued("b", 1, "loading"), Cancelled("a"), Cancelled("b")]
     gate.expect(second)  # asked for once more
     gate.post(Queued("b", 0))
     assert posted[-1] == Queued("b", 0)
+
+
+def test_what_is_asked_for_during_a_load_learns_that_it_waits_for_that() -> None:
+    posted: list[Event] = []
+    gate = Gate(posted.append)
+    ask = Generate("r", "c", "m", (), SamplingRequest(), 1)
+    gate.expect(ask)
+    assert posted == []
+    gate.post(Failed("r", NetworkError("x").info))
+    gate.expect(LoadModel("m", "", LayoutRequest()))
+    for name in ("a", "b"):
+        gate.expect(replace(ask, request_id=name))
+    assert posted[1:] == [Queued("a", 0, "loading"), Queued("b", 1, "loading")]
+    gate.post(ModelLoaded(ModelInfo("m", "M", "chat", "", "", "", True, None, 1, 1)))
+    gate.expect(replace(ask, request_id="c"))
+    assert len(posted) == 4
 
 
 def test_what_was_withdrawn_is_not_answered_again_when_the_load_is_given_up() -> None:
@@ -313,4 +333,4 @@ def test_what_was_withdrawn_is_not_answered_again_when_the_load_is_given_up() ->
     gate.expect(Generate("r", "c", "m", (), SamplingRequest(), 1))
     assert gate.withdraw("r")
     assert gate.shut(DeviceStalledError("It hangs.", remedy="Wait.").info) == []
-    assert [type(event) for event in posted] == [Finished, ModelFailed]
+    assert [type(event) for event in posted] == [Queued, Finished, ModelFailed]

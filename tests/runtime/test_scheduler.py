@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.messages import Queued
 from runtime.scheduler import PATIENCE, Admit
 from tests.runtime.scheduled import CHUNK, Device, request
 
@@ -225,7 +226,7 @@ def test_an_admission_says_why() -> None:
 
 
 def places(device: Device) -> dict[str, int]:
-    return {moved.id: place for moved, place in device.scheduler.moved()}
+    return {event.request_id: event.position for event in device.scheduler.moved()}
 
 
 def test_who_waits_learns_how_many_come_before_and_only_when_that_changes() -> None:
@@ -241,6 +242,43 @@ def test_who_waits_learns_how_many_come_before_and_only_when_that_changes() -> N
     device.step()
     device.add(request("e", background=True))
     assert places(device) == {"e": 2}
+
+
+def test_who_waits_learns_why() -> None:
+    device = Device(1)
+    device.add(request("now"))
+    device.step()
+    device.scheduler.moved()
+    device.add(request("next"))
+    device.add(request("again", "now"))
+    device.add(request("behind", background=True))
+    assert device.scheduler.moved() == [
+        Queued("next", 1, "turn"),
+        Queued("again", 2, "conversation", "now"),
+        Queued("behind", 3, "interactive", "now"),
+    ]
+    device.cancel("now", "again", "next")
+    assert device.scheduler.moved() == [Queued("behind", 0, "next")]
+
+
+def test_a_second_request_waits_for_its_conversation_also_beside_a_free_slot() -> None:
+    device = Device(2)
+    device.add(request("first", "c"))
+    device.step()
+    device.add(request("second", "c"))
+    assert device.scheduler.moved() == [Queued("second", 1, "conversation", "first")]
+
+
+def test_among_background_requests_the_cause_is_the_turn() -> None:
+    device = Device(1)
+    for name in "ab":
+        device.add(request(name, background=True))
+    device.step()
+    assert device.scheduler.moved() == [Queued("b", 1, "turn")]
+    device.add(request("quick"))
+    assert device.scheduler.moved()[-1] == Queued("b", 2, "interactive", "quick")
+    device.step()
+    assert Queued("a", 1, "gave_way", "quick") in device.scheduler.moved()
 
 
 def test_a_background_answer_that_gave_way_learns_that_it_waits() -> None:

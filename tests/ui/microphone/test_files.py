@@ -91,6 +91,8 @@ def test_a_dropped_file_loads_the_model_once_and_shows_its_lines_as_they_come(
     first, second = bridge.host.sent(Transcribe)
     assert (first.source, first.language, first.word_times) == ("/a/인터뷰 02.wav", None, True)
     assert first.priority == "background"
+    post(Queued(second.request_id, 1, "loading"))
+    assert fact_words(list(ready.queue.items.values())[1]) == "Starts when the model is loaded."
     post(ModelLoaded(TINY_LOADED), Queued(first.request_id, 0), Queued(second.request_id, 1))
     rows = ready.queue_view.rows
     assert rows[second.request_id].facts.text() == "1 before it"
