@@ -29,9 +29,8 @@ def reuse_words(usage: Usage, reuse: Reuse | None) -> str:
     """The sentence for an answer; one from before causes were kept has none."""
     if usage.cached:
         source = " from the disk" if reuse is not None and reuse.from_disk else ""
-        text = (
-            f"{usage.cached} of {usage.prompt} prompt tokens were reused{source}, {usage.new} were computed"
-        )
+        new = f"{usage.new} {'was' if usage.new == 1 else 'were'} computed"
+        text = f"{usage.cached} of {usage.prompt} prompt tokens were reused{source}, {new}"
     else:
         text = f"All {usage.prompt} prompt tokens were computed"
     why = "" if reuse is None or reuse.cause is None else _WHY.get(reuse.cause, "")

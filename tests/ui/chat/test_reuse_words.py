@@ -24,6 +24,7 @@ from tests.ui.chat.conftest import finished
             Reuse(560, from_disk=True),
             "540 of 571 prompt tokens were reused from the disk, 31 were computed.",
         ),
+        (570, Reuse(570), "570 of 571 prompt tokens were reused, 1 was computed."),
         (
             0,
             Reuse(0, "new"),
