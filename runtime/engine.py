@@ -382,7 +382,7 @@ class Engine:
         self._leave(request)
 
     def _leave(self, request: Request) -> None:
-        if self._caches is not None:
+        if self._caches is not None and request.clock.admitted:  # else another may hold the conversation's KV
             self._caches.let_go(request.conversation_id)
         self._scheduler.release(request)
         self._marks.clear(request.id)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runtime.config import KvOptions
 from runtime.layout import LayoutRequest
 from runtime.messages import Finished, LoadModel, ModelUnloaded
 from runtime.sampling_params import SamplingRequest
@@ -178,3 +179,20 @@ def test_any_composition_equals_the_plain_model(
     lane.run()
     for index, (_, prompt, count, _, _) in enumerate(work):
         assert lane.answer(f"p{run}-{index}") == expected(prompt, count)
+
+
+def test_a_request_that_is_withdrawn_takes_nothing_from_the_answer_before_it(
+    folder: Path, expected: Expected
+) -> None:
+    lane = Lane(folder, kv=KvOptions(conversations=1))
+    lane.ask("first", "same", PROMPTS[1], count=20)
+    lane.run(steps=6)
+    lane.ask("second", "same", PROMPTS[0])
+    lane.marks.cancel("second")
+    lane.run(steps=1)
+    assert lane.finished("second").reason == "cancelled"
+    lane.ask("other", "other", PROMPTS[3])
+    lane.run()
+    assert lane.answer("first") == expected(PROMPTS[1], 20)
+    assert lane.answer("other") == expected(PROMPTS[3], COUNT)
+    lane.engine.close()
