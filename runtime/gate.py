@@ -20,6 +20,7 @@ from runtime.messages import (
     Generate,
     LoadModel,
     LoadSpeech,
+    MeasurePrompt,
     ModelFailed,
     ModelInfo,
     ModelLoaded,
@@ -40,6 +41,8 @@ class Gate:
         self._post = post
         self._lock = threading.Lock()
         self._unanswered: dict[str, Generate | Transcribe] = {}
+        self._measured: set[str] = set()
+        """Questions for a prompt's length: short work, but whoever asked waits for the answer, too."""
         self._withdrawn: set[str] = set()
         """Requests answered as cancelled that the service does not know so of yet."""
         self._loads: dict[str, frozenset[str]] = {}
@@ -83,6 +86,8 @@ class Gate:
                 if self._loads:
                     self._post(Queued(command.request_id, len(self._unanswered), "loading"))
                 self._unanswered[command.request_id] = command
+            elif isinstance(command, MeasurePrompt):
+                self._measured.add(command.request_id)
             elif isinstance(command, LoadModel | LoadSpeech):
                 self._loads[command.model_id] = frozenset(self._unanswered)
             return True
@@ -109,6 +114,7 @@ class Gate:
                 if isinstance(event, _FINAL):
                     self._withdrawn.discard(request_id)
                 return
+            self._measured.discard(request_id)
             if isinstance(event, _FINAL):
                 self._unanswered.pop(event.request_id, None)
             elif isinstance(event, ModelLoaded):
@@ -130,7 +136,7 @@ class Gate:
             if self._shut:
                 return []
             self._shut = True
-            for request_id in self._unanswered:
+            for request_id in (*self._unanswered, *self._measured):
                 self._post(Failed(request_id, error))
             for model_id in self._models | self._loads:
                 gone = ModelUnloaded(model_id, cancelled=model_id in self._loads)

@@ -19,17 +19,21 @@ from runtime.messages import (
     Failed,
     Finished,
     LoadSpeech,
+    MeasurePrompt,
     ModelFailed,
     ModelLoaded,
     ModelLoading,
     ModelUnloaded,
     SegmentReady,
     TextDelta,
+    TextPart,
     Transcribe,
     Transcribed,
+    Turn,
     UnloadModel,
     UnloadSpeech,
 )
+from runtime.sampling_params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from runtime.simulator.device import BOARDS, Fleet, NativeAccelerator
 from runtime.simulator.faults import FAULTS, Fault
@@ -104,13 +108,14 @@ def test_a_call_that_hangs_is_said_and_stop_gives_the_model_up(start: Start, han
     overdue = runtime.wait(CallOverdue)
     assert (overdue.request_id, overdue.limit) == ("stuck", 0.4)
     assert before <= overdue.since <= time.time() - 0.3
+    runtime.host.submit(MeasurePrompt("length", "a", (Turn("user", (TextPart("t1"),)),), SamplingRequest()))
     runtime.ask("b", "meanwhile")
     assert len(runtime.answer("meanwhile")) == 12
     runtime.host.cancel("stuck")
     failed = runtime.wait(ModelFailed)
     assert (failed.model_id, failed.error.code) == ("a", "device.stalled")
     ended = {event.request_id: event.error.code for event in runtime.of(Failed)}
-    assert ended == {"stuck": "device.stalled", "behind": "device.stalled"}
+    assert ended == dict.fromkeys(("stuck", "behind", "length"), "device.stalled")
     runtime.ask("a", "now")
     assert runtime.wait(Failed, lambda e: e.request_id == "now").error.code == "request.model_not_loaded"
     runtime.events.clear()
