@@ -6,13 +6,17 @@ request ends it for good: the KV of conversations is on the slots then, and requ
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
+from runtime.errors import DeviceError
 from runtime.families.base import FamilyModel, KvCache
 from runtime.kv_costs import CALIBRATION_RUNS, CostModel, settled
 from runtime.messages import TextPart, Turn
+
+_log = logging.getLogger(__name__)
 
 
 class Calibration:
@@ -36,12 +40,22 @@ class Calibration:
         self._work: Iterator[None] | None = self._measure()
 
     def step(self) -> bool:
-        """Do one unit; False when all is measured, or it was stopped."""
+        """Do one unit; False when all is measured, it was stopped, or cannot be done.
+
+        Raises DeviceError.
+        """
         if self._work is None:
             return False
-        if next(self._work, self) is self:
+        try:
+            ended = next(self._work, self) is self
+        except DeviceError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nobody waits for it: KV that is refused, a template that is
+            _log.warning("How long KV takes is not measured: %s", type(error).__name__)
+            ended = True
+        if ended:
             self.stop()
-        return self._work is not None
+        return not ended
 
     def stop(self) -> None:
         """Free the slot; what is measured so far is forgotten."""

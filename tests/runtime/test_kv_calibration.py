@@ -9,8 +9,10 @@ import pytest
 
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
 from runtime.engine import Engine
+from runtime.errors import DeviceLostError, RequestError
 from runtime.kv_calibration import Calibration
 from runtime.kv_costs import CostModel
+from runtime.kv_store import KvRejectedError
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import Event, Finished, Generate, LoadModel, TextPart, Turn
@@ -65,6 +67,34 @@ def test_a_stop_frees_the_slot_and_measures_nothing() -> None:
     assert timed.caches[-1].discarded
     assert timed.costs.prefill_seconds(128) is None
     assert not timed.calibration.step()
+
+
+@pytest.mark.parametrize("error", [KvRejectedError("cut short"), RequestError("no")])
+def test_kv_or_a_template_that_is_refused_ends_the_measurement_and_nothing_else(error: Exception) -> None:
+    timed = Timed()
+
+    def refuse(_: object) -> float:
+        raise error
+
+    timed.load = refuse  # type: ignore[assignment, method-assign]
+    timed.calibration = Calibration(timed.model, timed.costs, timed.load, (128,))
+    while timed.calibration.step():
+        pass
+    assert timed.caches[-1].discarded
+    assert timed.costs.prefill_seconds(128) is None
+
+
+def test_a_device_that_is_lost_while_measuring_is_told() -> None:
+    timed = Timed()
+
+    def lose(_: object) -> float:
+        raise DeviceLostError("gone")
+
+    timed.load = lose  # type: ignore[assignment, method-assign]
+    timed.calibration = Calibration(timed.model, timed.costs, timed.load, (128,))
+    assert timed.calibration.step()
+    with pytest.raises(DeviceLostError):
+        timed.calibration.step()
 
 
 def test_a_context_below_one_block_has_nothing_to_measure() -> None:
