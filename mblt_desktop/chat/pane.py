@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLay
 
 from mblt_desktop.chat.attachments import IMAGES, TEXTS, AttachmentLoader, as_block
 from mblt_desktop.chat.composer import Composer
-from mblt_desktop.chat.exporting import Exporter, file_name
+from mblt_desktop.chat.exporting import Exporter
 from mblt_desktop.chat.header import ChatHeader
 from mblt_desktop.chat.history import HistoryPanel
 from mblt_desktop.chat.inspector import Inspector
@@ -21,6 +21,7 @@ from mblt_desktop.chat.renaming import ask_title
 from mblt_desktop.chat.session import ChatSession
 from mblt_desktop.chat.welcome import Welcome
 from mblt_desktop.context import AppContext
+from mblt_desktop.exporting import file_name
 from mblt_desktop.store.records import Attachment, Conversation, Message
 from mblt_desktop.widgets import Page
 from runtime.errors import RequestError, to_info
@@ -369,7 +370,7 @@ class ChatPane(QWidget):
     @Slot(str)
     def _on_export_requested(self, form: str) -> None:
         suffix = ".json" if form == "json" else ".md"
-        proposed = file_name(self.conversation.title, suffix)
+        proposed = file_name(self.conversation.title, suffix, "chat")
         name, _ = QFileDialog.getSaveFileName(self, "Export chat", proposed, f"*{suffix}")
         if name:
             tree = self._store.tree(self.conversation.id)

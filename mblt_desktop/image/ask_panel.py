@@ -9,7 +9,8 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.image.answers import AnswerList
 from mblt_desktop.image.asking import Asking
 from mblt_desktop.image.models import ImageModels, ModelNotice
-from mblt_desktop.image.question import QuestionBox
+from mblt_desktop.image.question import TOGETHER, QuestionBox
+from mblt_desktop.image.round_panel import RoundPanel
 from mblt_desktop.store.records import ImageAnswer, ImageRecord
 from mblt_desktop.widgets import Chip, Label, Scrolled, SidePanel
 
@@ -31,10 +32,11 @@ class AskPanel(SidePanel):
         self.asking = Asking(context, self)
         self.notice = ModelNotice(self.models)
         self.answers = AnswerList()
+        self.rounds = RoundPanel(context, self.models)
         self.question = QuestionBox()
         self._chip = Chip()
         self._notice_box = _padded(self.notice, bottom=0)
-        self._scroll = Scrolled(_stacked(self._notice_box, _padded(self.answers)))
+        self._scroll = Scrolled(_stacked(self._notice_box, self.rounds, _padded(self.answers)))
         self._build()
         self._connect()
         self._refresh()
@@ -58,7 +60,10 @@ class AskPanel(SidePanel):
         self.models.changed.connect(self._refresh)
         self.notice.models_requested.connect(self._on_models_requested)
         self.question.asked.connect(self._on_asked)
+        self.question.asked_each.connect(self._on_asked_each)
         self.question.stop_requested.connect(self.asking.stop)
+        self.rounds.shown_changed.connect(self._refresh)
+        self.rounds.rounds.answered.connect(self._on_round_answered)
         self.asking.started.connect(self._on_started)
         self.asking.text_added.connect(self._on_text_added)
         self.asking.status_changed.connect(self._on_status_changed)
@@ -101,8 +106,6 @@ class AskPanel(SidePanel):
         """Why nothing can be asked now; empty when it can."""
         if self.notice.reason:
             return self.notice.reason
-        if self._describer and len(self._records) > 1:
-            return f"{self._describer} describes one picture at a time: select one."
         return "" if self._records else "Add a picture first."
 
     @Slot()
@@ -120,6 +123,7 @@ class AskPanel(SidePanel):
             len(self._records),
             running=self.asking.running is not None,
             stopping=self.asking.stopping,
+            each_reason=self.rounds.blocked,
         )
 
     # -- asking -------------------------------------------------------------------------------
@@ -129,7 +133,18 @@ class AskPanel(SidePanel):
         model = self.models.loaded
         if model is None or not self._records:
             return
-        self.asking.ask(model, self._records[:2], question)
+        self.asking.ask(model, self._records[:TOGETHER], question)
+
+    @Slot(str)
+    def _on_asked_each(self, question: str) -> None:
+        if self.models.loaded is not None and self._records:
+            self.rounds.ask(self.models.loaded, self._records, question)
+            self._scroll.verticalScrollBar().setValue(0)
+
+    @Slot(object)
+    def _on_round_answered(self, answer: ImageAnswer) -> None:
+        if self._records and self._records[0].id == answer.image_id:
+            self.answers.add(answer)
 
     @Slot(object)
     def _on_started(self, answer: ImageAnswer) -> None:

@@ -156,12 +156,16 @@ class Asking(QObject):
 
 def _new_run(model: ModelInfo, record: ImageRecord, question: str) -> _Run:
     """What is written of the answer before its first token came."""
-    if not model.only_describes:
-        answer = ImageAnswer(record.id, question, "", model.title, model.device)
-        return _Run(new_id(), answer, saved_at=time.monotonic())
-    answer = ImageAnswer(record.id, "Describe", "", model.title, model.device)
-    begun = f"{question} " if question else ""
+    asked, begun = as_kept(model, question)
+    answer = ImageAnswer(record.id, asked, "", model.title, model.device)
     return _Run(new_id(), answer, begun, begun, saved_at=time.monotonic())
+
+
+def as_kept(model: ModelInfo, question: str) -> tuple[str, str]:
+    """What an answer is kept with: its question, and what its text begins with before the model adds any."""
+    if not model.only_describes:
+        return question, ""
+    return "Describe", f"{question} " if question else ""
 
 
 def _progress_words(event: Event, asked: Callable[[str], str]) -> str:

@@ -180,7 +180,32 @@ class GalleryPanel(SidePanel):
         body.addWidget(gallery, 1)
         self.column.addWidget(head)
         self.column.addLayout(body, 1)
+        self._gallery = gallery
+        body.addLayout(self._build_foot())
+        self._show_selected()
         self.show_adding(0)
+
+    def _build_foot(self) -> QHBoxLayout:
+        gallery = self._gallery
+        self._selected = Label("", "muted", "small", tabular=True)
+        self.select_all = Button("Select all", kind="link")
+        self.select_all.setToolTip("Select every picture (Ctrl+A), to ask about each of them")
+        self.select_all.clicked.connect(gallery.selectAll)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(8, 0, 0, 0)
+        foot.addWidget(self._selected, 1)
+        foot.addWidget(self.select_all)
+        gallery.selectionModel().selectionChanged.connect(self._show_selected)
+        gallery.model().rowsInserted.connect(self._show_selected)
+        gallery.model().rowsRemoved.connect(self._show_selected)
+        return foot
+
+    @Slot()
+    def _show_selected(self) -> None:
+        """How many are selected, once there are several."""
+        count, chosen = self._gallery.model().rowCount(), len(self._gallery.selectedIndexes())
+        self._selected.setText(f"{chosen} of {count} selected" if count > 1 else "")
+        self.select_all.setVisible(1 < count != chosen)
 
     def set_width(self, width: int) -> None:
         """Take so much room; without room for both, Open stays and the heading goes."""

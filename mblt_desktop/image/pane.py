@@ -30,6 +30,7 @@ from mblt_desktop.image.gallery import (
 )
 from mblt_desktop.image.loading import PictureLoader, Preview, together
 from mblt_desktop.image.preview import STEP, PreviewView
+from mblt_desktop.image.question import TOGETHER
 from mblt_desktop.store.records import ImageRecord
 from mblt_desktop.widgets import (
     Button,
@@ -327,14 +328,16 @@ class ImagePane(QWidget):
         self._show_selection()
 
     def _show_selection(self) -> None:
-        records = self.gallery.records()[:2]
+        selected = self.gallery.records()
+        records = selected[:TOGETHER]
         for tool in self._tools:
             tool.setVisible(bool(records) and not (self._compact and tool in self._extras))
         self._size.setVisible(len(records) == 1 and not self._compact)
         self._stack.setCurrentWidget(self.preview if self.model.rowCount() else self.empty)
         longest = _SHORT_NAME if self._compact else _LONGEST_NAME
         names = [short(record.name, longest) for record in records]
-        title = "2 pictures" if self._compact and len(names) > 1 else " and ".join(names)
+        many = len(selected) > TOGETHER or (self._compact and len(names) > 1)
+        title = f"{len(selected)} pictures" if many else " and ".join(names)
         self.page.header.set_title(title or "Image")
         if len(records) == 1:
             self._size.set_text(size_words(records[0]))
@@ -342,7 +345,7 @@ class ImagePane(QWidget):
             if record.id not in self._previews:
                 self._previews[record.id] = None
                 self.loader.request_preview(record)
-        self.ask.show_pictures(records)
+        self.ask.show_pictures(selected)
         self._show_previews(records)
 
     def _show_previews(self, records: list[ImageRecord]) -> None:
@@ -367,7 +370,7 @@ class ImagePane(QWidget):
     def _on_preview_ready(self, image_id: str, preview: Preview) -> None:
         if image_id in self._previews:
             self._previews[image_id] = preview
-            self._show_previews(self.gallery.records()[:2])
+            self._show_previews(self.gallery.records()[:TOGETHER])
 
     @Slot(str, object)
     def _on_preview_failed(self, image_id: str, error: ErrorInfo) -> None:

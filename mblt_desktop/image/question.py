@@ -17,6 +17,8 @@ PRESETS = (
 )
 """(name, question)."""
 COMPARE = 3
+TOGETHER = 2
+"""Most pictures that one question is about."""
 _LINES = 3
 _PLACEHOLDER = "Ask about this picture"
 _NAME = "Question about the picture"
@@ -83,6 +85,9 @@ class QuestionBox(QFrame):
     """
 
     asked = Signal(str)
+    """About what is selected, together."""
+    asked_each = Signal(str)
+    """About each selected picture by itself."""
     stop_requested = Signal()
 
     def __init__(self) -> None:
@@ -113,11 +118,14 @@ class QuestionBox(QFrame):
         self.ask.clicked.connect(self._on_ask_clicked)
         self.stop = Button("Stop", "stop")
         self.stop.clicked.connect(self.stop_requested)
+        self.each = Button("")
+        self.each.clicked.connect(self._on_each_clicked)
         row.addWidget(self._hint, 1)
         row.addWidget(self.stop)
+        row.addWidget(self.each)
         row.addWidget(self.ask)
         column.addLayout(row)
-        self._reason = ""
+        self._reason = self._each_reason = ""
         self._describer = ""
         self._running = False
         self._stopping = False
@@ -145,33 +153,58 @@ class QuestionBox(QFrame):
         """The line beside the buttons."""
         return self._hint.text()
 
-    def set_state(self, reason: str, pictures: int, *, running: bool, stopping: bool) -> None:
-        """Why asking is disabled (empty: it is not), how many pictures are selected, what runs."""
+    def set_state(
+        self, reason: str, pictures: int, *, running: bool, stopping: bool, each_reason: str = ""
+    ) -> None:
+        """Why asking is disabled (empty: it is not), how many pictures are selected, what runs.
+
+        `each_reason` is why each by itself cannot be asked about, beyond that.
+        """
         self._reason, self._pictures = reason, pictures
+        self._each_reason = reason or each_reason
         self._running, self._stopping = running, stopping
         self._update()
 
+    @property
+    def _together(self) -> bool:
+        """Whether one question can be about all that is selected."""
+        return self._pictures <= (1 if self._describer else TOGETHER)
+
     @Slot()
     def _update(self) -> None:
-        self.ask.setVisible(not self._running)
+        self.ask.setVisible(not self._running and self._together)
         self.stop.setVisible(self._running)
         self.stop.setEnabled(not self._stopping)
         self.stop.setText("Stopping…" if self._stopping else "Stop")
         enough = bool(self._describer or self.edit.toPlainText().strip())
+        missing = "" if enough else "Write a question first, or choose one above."
         self.ask.setEnabled(not self._reason and enough)
         self.ask.setToolTip(
-            self._reason or ("" if enough else "Write a question first, or choose one above.")
+            self._reason or missing or ("About both together" if self._pictures == TOGETHER else "")
         )
+        self._update_each(missing)
         usual = "Enter asks, Shift+Enter starts a line"
         if self._describer:
             usual = f"{self._describer} describes a picture; it takes no question."
-        self._hint.setText("" if self._running else self._reason or usual)
+        reason = self._reason if self._together else self._each_reason
+        self._hint.setText("" if self._running else reason or usual)
         two = self._pictures == 2
         compare = self.presets[COMPARE]
         compare.setEnabled(two)
         tip = PRESETS[COMPARE][1] if two else "Select two pictures in the list first (Ctrl+click)."
         compare.setToolTip(tip)
         restyle(self, current=self.edit.hasFocus())
+
+    def _update_each(self, missing: str) -> None:
+        self.each.setVisible(self._pictures > 1)
+        self.each.setText(f"{'Describe' if self._describer else 'Ask about'} {self._pictures} pictures")
+        self.each.setEnabled(not self._each_reason and not missing)
+        self.each.setToolTip(
+            self._each_reason
+            or missing
+            or "The same about each of them, in the background: what is asked meanwhile comes first"
+        )
+        restyle(self.each, kind="plain" if self._together else "primary")
 
     @Slot()
     def _on_preset_clicked(self) -> None:
@@ -183,7 +216,17 @@ class QuestionBox(QFrame):
 
     @Slot()
     def _on_ask_clicked(self) -> None:
+        if not self._together:
+            self._on_each_clicked()
+            return
         question = self.edit.toPlainText().strip()
         if (question or self._describer) and not self._reason and not self._running:
             self.edit.clear()
             self.asked.emit(question)
+
+    @Slot()
+    def _on_each_clicked(self) -> None:
+        question = self.edit.toPlainText().strip()
+        if (question or self._describer) and not self._each_reason and self._pictures > 1:
+            self.edit.clear()
+            self.asked_each.emit(question)

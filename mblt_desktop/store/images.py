@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Signal
 
@@ -48,6 +50,17 @@ class Images(QObject):
         """Questions and answers about a picture, oldest first."""
         return sorted(self._answers_of(image_id).values(), key=lambda answer: answer.created_at)
 
+    def read_answers(self, image_ids: Iterable[str]) -> None:
+        """Read the answers of many pictures at once, so that `answers` need not go to the file for each."""
+        missing = [image_id for image_id in image_ids if image_id not in self._answers]
+        rows = self._database.reader.execute(
+            "SELECT * FROM image_answers WHERE image_id IN (SELECT value FROM json_each(?))",
+            (json.dumps(missing),),
+        ).fetchall()
+        self._answers.update({image_id: {} for image_id in missing})
+        for row in rows:
+            self._answers[row["image_id"]][row["id"]] = _answer(row)
+
     def save_answer(self, answer: ImageAnswer) -> None:
         """Save a new answer, or the new state of one that is still being written."""
         self._answers_of(answer.image_id)[answer.id] = answer
@@ -87,24 +100,22 @@ class Images(QObject):
     def _answers_of(self, image_id: str) -> dict[str, ImageAnswer]:
         """Read at first need; from then on the copy in memory is the newest."""
         if image_id not in self._answers:
-            rows = self._database.reader.execute(
-                "SELECT * FROM image_answers WHERE image_id = ?", (image_id,)
-            )
-            self._answers[image_id] = {
-                row["id"]: ImageAnswer(
-                    image_id=image_id,
-                    question=row["question"],
-                    text=row["text"],
-                    model=row["model"],
-                    device=row["device"],
-                    result=result_from_json(row["result"]),
-                    created_at=row["created_at"],
-                    id=row["id"],
-                )
-                for row in rows
-            }
+            self.read_answers([image_id])
         return self._answers[image_id]
 
     def _mark_deleted(self, image_id: str, when: float | None) -> None:
         self._put(lambda db: db.execute("UPDATE images SET deleted_at = ? WHERE id = ?", (when, image_id)))
         self.changed.emit()
+
+
+def _answer(row: sqlite3.Row) -> ImageAnswer:
+    return ImageAnswer(
+        image_id=row["image_id"],
+        question=row["question"],
+        text=row["text"],
+        model=row["model"],
+        device=row["device"],
+        result=result_from_json(row["result"]),
+        created_at=row["created_at"],
+        id=row["id"],
+    )

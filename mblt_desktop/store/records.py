@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -163,6 +164,45 @@ class ImageAnswer:
     result: Result = field(default_factory=Result)
     created_at: float = field(default_factory=time.time)
     id: str = field(default_factory=new_id)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model has said all it would."""
+        return self.result.reason not in (None, "cancelled")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is complete or has failed: it was neither stopped nor cut off."""
+        return self.is_complete or self.result.error is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRound:
+    """One question about each of several pictures. Its answers are theirs, like any other."""
+
+    question: str
+    """As the answers have it."""
+    image_ids: tuple[str, ...]
+    beginning: str = ""
+    """Of a round of descriptions: how each begins."""
+    describes: bool = False
+    """Whether it is for a model that describes and takes no question."""
+    since: float = 0.0
+    """Answers from before (seconds since the epoch) do not count: all are asked again."""
+    created_at: float = field(default_factory=time.time)
+    id: str = field(default_factory=new_id)
+
+    def answer(self, answers: Iterable[ImageAnswer]) -> ImageAnswer | None:
+        """The newest of a picture's answers that is one to this round's question; a failed one only if
+        no other is."""
+        own = sorted(
+            (one for one in answers if one.created_at >= self.since and self._asks(one) and one.is_over),
+            key=lambda one: (one.is_complete, one.created_at),
+        )
+        return own[-1] if own else None
+
+    def _asks(self, answer: ImageAnswer) -> bool:
+        return answer.question == self.question and answer.text.startswith(self.beginning)
 
 
 def result_to_json(result: Result) -> str:

@@ -67,10 +67,22 @@ CREATE TABLE image_answers (
 CREATE INDEX answers_of_image ON image_answers (image_id, created_at);
 """
 
-MIGRATIONS = (_FIRST,)
+_ROUNDS = """
+CREATE TABLE image_rounds (
+    id TEXT PRIMARY KEY,
+    question TEXT NOT NULL,
+    beginning TEXT NOT NULL,
+    describes INTEGER NOT NULL,
+    image_ids TEXT NOT NULL,
+    since REAL NOT NULL,
+    created_at REAL NOT NULL
+);
+"""
+
+MIGRATIONS = (_FIRST, _ROUNDS)
 """Script `n` brings a file from version n to n + 1. Published scripts are never edited."""
 VERSION = len(MIGRATIONS)
-TABLES = ("conversations", "messages", "transcripts", "images", "image_answers")
+TABLES = ("conversations", "messages", "transcripts", "images", "image_answers", "image_rounds")
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from mblt_desktop.store.conversations import Conversations
 from mblt_desktop.store.database import Database, Writer
 from mblt_desktop.store.images import Images
+from mblt_desktop.store.rounds import ImageRounds
 from mblt_desktop.store.transcripts import Transcripts
 from runtime.errors import ErrorInfo, to_info
 
@@ -43,6 +44,7 @@ class Store(QObject):
             self.conversations = Conversations(self._database, self._writer.put, self)
             self.transcripts = Transcripts(self._database, self._writer.put, self)
             self.images = Images(self._database, self._writer.put, self)
+            self.rounds = ImageRounds(self._database, self._writer.put)
         except BaseException:
             self._close_file()
             raise

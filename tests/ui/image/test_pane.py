@@ -312,11 +312,18 @@ def test_a_model_that_only_describes_needs_no_question(
     bridge.host.post(Finished(command.request_id, "end", USAGE, TIMINGS, "device"))
     qtbot.waitUntil(lambda: pane.ask.asking.running is None)
     assert pane.ask.answers.cards[1].answer.text == "a photograph of a red field"
-    # Two pictures are one too many.
+    # Two pictures are described one by one.
     add(qtbot, pane, photo("b.png", "blue"))
     pane.gallery.selectionModel().select(pane.model.index(1), QItemSelectionModel.SelectionFlag.Select)
-    qtbot.waitUntil(lambda: pane.ask.question.hint == "BLIP describes one picture at a time: select one.")
-    assert not pane.ask.question.ask.isEnabled()
+    qtbot.waitUntil(lambda: pane.ask.question.each.text() == "Describe 2 pictures")
+    assert not pane.ask.question.ask.isVisible()
+    qtbot.mouseClick(pane.ask.question.each, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(pane.ask.rounds.choice.again, Qt.MouseButton.LeftButton)
+    first, second = bridge.host.sent(Generate)[-2:]
+    assert [len(command.turns[0].parts) for command in (first, second)] == [2, 2]
+    for command in (first, second):
+        bridge.host.post(Finished(command.request_id, "end", USAGE, TIMINGS, "device"))
+    qtbot.waitUntil(lambda: not pane.ask.rounds.rounds.running)
     load(qtbot, bridge, pane, vision_model)
     assert pane.ask.question.ask.text() == "Ask"
 
