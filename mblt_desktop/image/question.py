@@ -22,6 +22,8 @@ TOGETHER = 2
 _LINES = 3
 _PLACEHOLDER = "Ask about this picture"
 _NAME = "Question about the picture"
+_PLACEHOLDER_EACH = "Ask about each of these pictures"
+_NAME_EACH = "Question about each picture"
 _BEGINNING = "How the description begins, if you like: a photograph of"
 _BEGINNING_NAME = "How the description of the picture begins"
 
@@ -162,6 +164,10 @@ class QuestionBox(QFrame):
         """
         self._reason, self._pictures = reason, pictures
         self._each_reason = reason or each_reason
+        if not self._describer:
+            self.edit.set_words(
+                *((_PLACEHOLDER, _NAME) if self._together else (_PLACEHOLDER_EACH, _NAME_EACH))
+            )
         self._running, self._stopping = running, stopping
         self._update()
 

@@ -45,7 +45,7 @@ def to_csv(asked: ImageRound, items: Sequence[Item]) -> str:
 
 def to_markdown(asked: ImageRound, items: Sequence[Item]) -> str:
     """The question over a table; marks of the texts are shown, not followed."""
-    lines = ["# Answers about pictures", "", f"**Question:** {_inert(asked.question)}", ""]
+    lines = ["# Answers about pictures", "", f"**Question:** {_inert(' '.join(asked.question.split()))}", ""]
     lines += ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     lines += ["| " + " | ".join(_inert(field) for field in _fields(item)) + " |" for item in items]
     return "\n".join(lines) + "\n"

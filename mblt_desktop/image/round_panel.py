@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from mblt_desktop.context import AppContext
@@ -86,7 +86,7 @@ class RoundPanel(QWidget):
         self.choice.setVisible(self._wish is not None)
         if self._wish is not None:
             self.choice.show_wish(self._wish)
-        shown = self.rounds.asked is not None and bool(self.rounds.items)
+        shown = self._wish is None and self.rounds.asked is not None and bool(self.rounds.items)
         self.card.setVisible(shown)
         if shown:
             self.card.show_round(self.rounds, self._cannot_go_on())
@@ -110,7 +110,6 @@ class RoundPanel(QWidget):
             self.dialog = RoundDialog(self.rounds, self)
             self.dialog.saved.connect(self._on_saved)
         self.dialog.show()
-        self.dialog.raise_()
         self.dialog.activateWindow()
 
     @Slot()
@@ -188,18 +187,18 @@ class _RoundCard(QFrame):
         self.progress = ProgressRow(cancellable=False)
         self.dismiss = IconButton("close", "Show this round no more; its answers stay", size=14)
         top.addWidget(self.progress, 1)
+        top.addWidget(self.dismiss, 0, Qt.AlignmentFlag.AlignTop)
         column.addLayout(top)
         self.problem = Label("", "bad", "small", wrap=True)
         column.addWidget(self.problem)
         row = QHBoxLayout()
         row.setSpacing(8)
-        self.table = Button("Show all answers", "file")
+        self.table = Button("All answers")
         self.stop = Button("Stop all", "stop")
         self.go_on = PrimaryButton("")
         for button in (self.stop, self.go_on, self.table):
             row.addWidget(button)
         row.addStretch(1)
-        row.addWidget(self.dismiss)
         column.addLayout(row)
 
     def show_round(self, rounds: Rounds, cannot_go_on: str) -> None:

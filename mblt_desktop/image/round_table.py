@@ -27,6 +27,11 @@ from mblt_desktop.widgets import Button, ElidedLabel, ErrorBanner, Label, Scroll
 Index = QModelIndex | QPersistentModelIndex
 _COLUMNS = ("Picture", "Answer", "State")
 _SIZE = (960, 620)
+_WORDS = (
+    Qt.ItemDataRole.DisplayRole,
+    Qt.ItemDataRole.AccessibleTextRole,
+    Qt.ItemDataRole.ToolTipRole,
+)
 _SHORT = 300
 """Characters of an answer that its row can show at most."""
 
@@ -64,7 +69,7 @@ class RoundTableModel(QAbstractTableModel):
         item = self.item(index.row())
         if item is None:
             return None
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+        if role in _WORDS:
             return (item.record.name, one_line(answer_words(item)), state_words(item))[index.column()]
         if role == Qt.ItemDataRole.ForegroundRole and item.state != "answered":
             return current_theme().colour("bad" if item.state == "failed" else "muted")
@@ -241,6 +246,8 @@ def _table(model: RoundTableModel) -> QTableView:
     table = QTableView()
     table.setModel(model)
     table.setAccessibleName("Answers by picture")
+    # Cells and heading share one left edge.
+    table.setStyleSheet("QTableView::item { padding: 0 5px; }")
     table.setShowGrid(False)
     table.setWordWrap(False)
     table.setTabKeyNavigation(False)
@@ -254,5 +261,5 @@ def _table(model: RoundTableModel) -> QTableView:
     header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
     header.setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
     table.setColumnWidth(0, 200)
-    table.setColumnWidth(2, 220)
+    table.setColumnWidth(2, 280)
     return table
