@@ -54,7 +54,7 @@ class RoundPanel(QWidget):
 
     def _connect(self) -> None:
         self.rounds.changed.connect(self.refresh)
-        self._models.changed.connect(self.refresh)
+        self._models.changed.connect(self._on_models_changed)
         self.choice.skip.clicked.connect(self._on_skip_clicked)
         self.choice.again.clicked.connect(self._on_again_clicked)
         self.choice.cancel.clicked.connect(self._on_choice_cancelled)
@@ -122,11 +122,18 @@ class RoundPanel(QWidget):
 
     def _begin(self, *, again: bool) -> None:
         wish, self._wish = self._wish, None
-        loaded = self._models.loaded
-        if wish is not None and loaded is not None and loaded.model_id == wish.model.model_id:
-            self.rounds.start(loaded, wish.records, wish.question, again=again)
+        if wish is not None:
+            self.rounds.start(wish.model, wish.records, wish.question, again=again)
             if not self.rounds.running:
                 self.show_table()
+        self.refresh()
+
+    @Slot()
+    def _on_models_changed(self) -> None:
+        """What was to be decided was about another model's answers, or cannot be asked any more."""
+        if self._wish is not None and self._models.loaded != self._wish.model:
+            self._wish = None
+            self._context.toast("The model has changed, so nothing was asked. Ask again.")
         self.refresh()
 
     @Slot()
