@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import contextlib
+import errno
 import importlib
 import io
 import json
@@ -20,11 +21,13 @@ from collections.abc import Sequence
 from mblt_desktop import __version__
 from mblt_desktop.log import to_stderr
 from mblt_desktop.session import Session
-from runtime.errors import MbltError, to_info
+from runtime.errors import MbltError, storage_error, to_info
 
 COMMANDS = ("doctor", "models", "chat", "transcribe", "trace", "demo")
 
 INTERRUPTED = 128 + signal.SIGINT
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing results to a file may end with."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,22 +47,39 @@ def _run(arguments: list[str]) -> int:
     try:
         args = _parse(arguments)
         with to_stderr(verbose=args.verbose):
-            return int(args.run(args))
+            status = int(args.run(args))
+            sys.stdout.flush()  # what cannot be written is told here, not by Python at its end
+            return status
     except MbltError as error:
         print(f"error: {error.info.sentence()}", file=sys.stderr)  # noqa: T201 - the command line's output
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has gone; Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop_output()
+        return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in _CANNOT_WRITE:
+            return _unexpected(error)
+        _drop_output()
+        info = storage_error(error, "standard output", unharmed="Models and settings are unharmed.").info
+        print(f"error: {info.sentence()}", file=sys.stderr)  # noqa: T201
         return 1
     except Exception as error:  # noqa: BLE001 - the top of the program: no traceback for the user
-        info = to_info(error)
-        print(f"error: {info.sentence()}", file=sys.stderr)  # noqa: T201
-        if os.environ.get("MBLT_DESKTOP_DEBUG"):
-            print(info.detail, file=sys.stderr)  # noqa: T201
-        return 1
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    info = to_info(error)
+    print(f"error: {info.sentence()}", file=sys.stderr)  # noqa: T201
+    if os.environ.get("MBLT_DESKTOP_DEBUG"):
+        print(info.detail, file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def _drop_output() -> None:
+    """Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _prepare_output() -> None:

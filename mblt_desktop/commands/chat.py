@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _prompts(args: argparse.Namespace) -> list[str]:
     prompts: list[str] = args.prompt or []
-    if not prompts and not sys.stdin.isatty():
+    if not prompts and sys.stdin is not None and not sys.stdin.isatty():  # None: it is closed
         prompts = [sys.stdin.read()]
     if not prompts or not all(prompt.strip() for prompt in prompts):
         raise SettingError("--prompt", "There is no prompt.", remedy='Give one with -p "…", or pipe it in.')

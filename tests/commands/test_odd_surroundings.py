@@ -49,6 +49,23 @@ def test_a_closed_output_is_no_fault(redirect: str, tmp_path: Path) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("command", [("models", "list"), ("doctor",), ("trace", "check", "{trace}")])
+def test_a_full_disk_behind_the_output_is_said(command: tuple[str, ...], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text('[{"name": "step", "ph": "X", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]')
+    words = [word.format(trace=trace) for word in command]
+    done = started(*words, redirect=">/dev/full", MBLT_DESKTOP_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith("error: The disk holding standard output is full.")
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_a_closed_input_is_no_prompt(tmp_path: Path) -> None:
+    done = started("chat", "-m", str(tmp_path), redirect="<&-", MBLT_DESKTOP_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: There is no prompt.")
+
+
 def test_the_home_of_somebody_unknown_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
