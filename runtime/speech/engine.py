@@ -91,7 +91,8 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
             return load_npu_qwen3_asr(command, config.device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",
-        remedy="Choose a Whisper model: for the NPU, or in CTranslate2 form for the host CPU.",
+        remedy="Choose Whisper, Qwen3-ASR or LFM2-Audio for the NPU, or Whisper in CTranslate2 form for "
+        "the host CPU.",
         unharmed="Other models and your transcripts are unharmed.",
     )
 
