@@ -23,9 +23,11 @@ EventT = TypeVar("EventT")
 class ReportedError(MbltError):
     """A failure that the runtime reported as an event."""
 
-    def __init__(self, error: ErrorInfo) -> None:
+    def __init__(self, error: ErrorInfo, request_id: str = "") -> None:
         super().__init__(error.summary, remedy=error.remedy, unharmed=error.unharmed, detail=error.detail)
         self._info = error
+        self.request_id = request_id
+        """The request that failed, if it was one; others go on."""
 
     @property
     def info(self) -> ErrorInfo:
@@ -70,7 +72,7 @@ class Session:
             self._pending.extend(self._host.take_events())
         event = self._pending.popleft()
         if isinstance(event, Failed | ModelFailed | LaneFaulted | RecordingFailed):
-            raise ReportedError(event.error)
+            raise ReportedError(event.error, event.request_id if isinstance(event, Failed) else "")
         return event
 
     def wait_for(self, kind: type[EventT], watch: Callable[[Event], None] | None = None) -> EventT:
@@ -83,10 +85,11 @@ class Session:
                 watch(event)
 
     @contextmanager
-    def cancelling(self, request_id: str) -> Iterator[None]:
-        """Ctrl+C inside the block cancels the request before it leaves."""
+    def cancelling(self, *request_ids: str) -> Iterator[None]:
+        """Ctrl+C inside the block cancels the requests before it leaves."""
         try:
             yield
         except KeyboardInterrupt:
-            self.cancel(request_id)
+            for request_id in request_ids:
+                self.cancel(request_id)
             raise

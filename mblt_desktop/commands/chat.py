@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -11,13 +10,13 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from mblt_desktop.chat.reuse_words import reuse_words
+from mblt_desktop.commands.answer_output import document, summary, write
+from mblt_desktop.commands.each_image import ask_each, check_each
 from mblt_desktop.commands.layout_notes import asked_layout
 from mblt_desktop.commands.model_choice import choose_model
 from mblt_desktop.commands.recording import recorded
 from mblt_desktop.commands.start import check_layout, config_for, say_overdue
 from mblt_desktop.session import Session
-from mblt_desktop.store.export import speculation_words
 from runtime.errors import SettingError
 from runtime.messages import (
     Event,
@@ -29,19 +28,17 @@ from runtime.messages import (
     ModelLoaded,
     ModelLoading,
     Part,
-    Reuse,
     TextDelta,
     TextPart,
     Turn,
-    Usage,
 )
-from runtime.sampling_params import SamplingRequest, ignored_penalties
+from runtime.sampling_params import SamplingRequest
 from runtime.settings import add_arguments, layout_from_args, sampling_from_args
 
 _JSON_HELP = """\
-With --json each turn is an object with text, reason, usage, timings, tokens_per_second, model, device,
-simulated, sampling, left_out, speculation, layout, and reuse: how its prompt met what was kept of the
-conversation (null if the turn ended before that was known).
+With --json each turn, or with --each-image each picture, is an object with text, reason, usage, timings,
+tokens_per_second, model, device, simulated, sampling, left_out, speculation, layout, and reuse: how its prompt
+met what was kept of the conversation (null if the turn ended before that was known).
 
   reuse.reused           prompt tokens that were reused
   reuse.recomputed       prompt tokens that were computed
@@ -53,6 +50,9 @@ conversation (null if the turn ended before that was known).
   reuse.turn             number (from 0) of the turn that changed, the system prompt counted, or null
   reuse.from_disk        whether what was reused was kept on the disk
   reuse.words            all of it in a sentence
+
+With --each-image the object also has image, the picture's path, and comes when it is complete. That of a picture
+that failed has image and error only; the others are answered all the same, and the exit status is 1.
 """
 
 
@@ -80,6 +80,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         help="a picture (an image model) for the first prompt",
     )
+    parser.add_argument(
+        "--each-image",
+        action="store_true",
+        help="ask the prompt about each picture by itself, several at once where the model can",
+    )
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--trace", type=Path, help="record a trace here (.pftrace, .json or .json.gz)")
     parser.add_argument("--json", action="store_true", help="print one JSON document a turn, each on a line")
@@ -91,6 +96,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Load the model, ask, print."""
     prompts = _prompts(args)
+    check_each(args)
     turns = [Turn("system", (TextPart(args.system),))] if args.system else []
     pictures: tuple[Part, ...] = tuple(ImagePart(str(path)) for path in args.image)
     conversation_id = uuid.uuid4().hex
@@ -103,16 +109,18 @@ def run(args: argparse.Namespace) -> int:
         session.submit(LoadModel(model.model_id, str(model.folder), layout))
         info = session.wait_for(ModelLoaded, _say_loading).info
         _clear_line()
+        if args.each_image:
+            return ask_each(session, info, turns, prompts[0], args)
         for prompt in prompts:
             turns.append(Turn("user", (*pictures, TextPart(prompt))))
             text, finished = _ask(session, info, conversation_id, turns, sampling, show=not args.json)
             turns.append(Turn("assistant", (TextPart(text),)))
             pictures = ()
             if args.json:
-                _write(json.dumps(_document(text, info, finished), ensure_ascii=False) + "\n")
+                write(json.dumps(document(text, info, finished), ensure_ascii=False) + "\n")
             else:
-                _write("\n")
-                print(_summary(finished), file=sys.stderr)  # noqa: T201 - the command line's output
+                write("\n")
+                print(summary(finished), file=sys.stderr)  # noqa: T201 - the command line's output
     return 0
 
 
@@ -146,7 +154,7 @@ def _ask(
         if isinstance(event, TextDelta):
             answer.append(event.text)
             if show:
-                _write(event.text)
+                write(event.text)
 
     with session.cancelling(request_id):
         finished = session.wait_for(Finished, watch)
@@ -161,55 +169,3 @@ def _say_loading(event: Event) -> None:
 def _clear_line() -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # noqa: T201
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-def _summary(finished: Finished) -> str:
-    usage, timings = finished.usage, finished.timings
-    rate = timings.tokens_per_second(usage.completion)
-    more = [f"{finished.left_out} earlier turns left out"] if finished.left_out else []
-    more += [speculation_words(finished.speculation)] if finished.speculation else []
-    more += [f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)]
-    return " · ".join(
-        (
-            "— tok/s" if rate is None else f"{rate:.1f} tok/s",
-            f"first token {timings.first_token:.2f} s",
-            f"{usage.completion} tokens",
-            f"prompt {usage.prompt}: {usage.cached} reused, {usage.new} new",
-            f"stopped: {finished.reason}",
-            *more,
-            finished.device,
-        )
-    )
-
-
-def _document(text: str, info: ModelInfo, finished: Finished) -> dict[str, object]:
-    return {
-        "text": text,
-        "reason": finished.reason,
-        "usage": {**dataclasses.asdict(finished.usage), "new": finished.usage.new},
-        "timings": dataclasses.asdict(finished.timings),
-        "tokens_per_second": finished.timings.tokens_per_second(finished.usage.completion),
-        "model": info.model_id,
-        "device": info.device,
-        "simulated": info.simulated,
-        "sampling": {one.name: {"value": one.value, "source": one.source} for one in finished.sampling},
-        "left_out": finished.left_out,
-        "reuse": _reuse(finished.usage, finished.reuse) if finished.reuse else None,
-        "speculation": dataclasses.asdict(finished.speculation) if finished.speculation else None,
-        "layout": dataclasses.asdict(info.layout) if info.layout else None,
-    }
-
-
-def _reuse(usage: Usage, reuse: Reuse) -> dict[str, object]:
-    """What `_JSON_HELP` says."""
-    return {
-        "reused": usage.cached,
-        "recomputed": usage.new,
-        **dataclasses.asdict(reuse),
-        "words": reuse_words(usage, reuse),
-    }

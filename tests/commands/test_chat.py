@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from mblt_desktop import cli
+from runtime.simulator.build import build_artifact
+from tests import tiny_qwen3_vl
 from tests.perfetto import NAMES, PROBLEMS, perfetto_query
+from tests.simulator.pictures import noise
 
 CAPITAL = "What is the capital of France?"
 
@@ -122,3 +125,47 @@ def test_what_is_wrong_is_one_line_with_a_way_out(
     assert output.err.startswith("error: ")
     assert words in output.err
     assert output.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small Qwen3-VL that answers three conversations at once."""
+    folder = tmp_path_factory.mktemp("vision")
+    checkpoint = tiny_qwen3_vl.make_checkpoint(folder / "checkpoint")
+    build_artifact(checkpoint, folder / "vl", prefill_chunk=32, context_length=256, max_batch_size=3)
+    return folder / "vl"
+
+
+def test_each_picture_by_itself_a_json_line_for_each_and_a_damaged_one_alone_fails(
+    vision: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("-m", vision, "-p", "What?", "--temperature", "0", "--max-tokens", "8", "--json")
+    paths = []
+    for seed in range(3):
+        paths.append(tmp_path / f"{seed}.png")
+        noise(84, 56, seed).save(paths[-1])
+    (tmp_path / "damaged.png").write_bytes(b"no picture")
+    images = [word for path in (*paths, tmp_path / "damaged.png") for word in ("--image", path)]
+    assert run(*asked, "--each-image", *images) == 1
+    output = capsys.readouterr()
+    lines = {line["image"]: line for line in map(json.loads, output.out.splitlines())}
+    assert lines.keys() == {*map(str, paths), str(tmp_path / "damaged.png")}
+    assert lines[str(tmp_path / "damaged.png")].keys() == {"image", "error"}
+    assert "damaged.png" in output.err
+    for path in paths:  # as if it had been the only one
+        assert run(*asked, "--image", path) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert (lines[str(path)]["text"], lines[str(path)]["usage"]) == (alone["text"], alone["usage"])
+    assert run(*asked[:-1], "--each-image", "--image", paths[0], "--image", paths[1]) == 0
+    assert f"{paths[1]}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [((), "There is no picture."), (("-p", "And?", "--image", "a.png"), "Only one prompt")],
+)
+def test_each_image_needs_pictures_and_one_prompt(
+    vision: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
+) -> None:
+    assert run("-m", vision, "-p", "What?", "--each-image", *options) == 1
+    assert words in capsys.readouterr().err

@@ -143,3 +143,32 @@ def test_a_batch_model_answers_about_as_many_pictures_at_once_as_it_can(
     for record in pictures:
         (answer,) = context.store.images.answers(record.id)
         assert answer.text == right(plain, record, QUESTION)
+
+
+def test_the_end_of_the_program_keeps_what_was_answered_and_offers_the_rest(
+    qtbot: QtBot,
+    context: AppContext,
+    plain: Model,
+    pictures: list[ImageRecord],
+    load: Callable[[Path], ModelInfo],
+) -> None:
+    info = load(plain.artifact)
+    rounds = Rounds(context)
+    rounds.start(info, pictures, QUESTION, again=False)
+    qtbot.waitUntil(lambda: rounds.count("answered") == 2 and rounds.count("writing") == 1, timeout=PATIENCE)
+    assert context.bridge.host.stop() == []
+    context.dispatcher.deliver()  # as the end of the program does
+    assert not rounds.running
+    assert context.store.close()
+    again = Store(context.paths.database)
+    try:
+        context.store = again
+        later = Rounds(context)
+        done = later.count("answered")
+        assert (done, later.count("left")) == (rounds.count("answered"), 5 - done)
+        assert 2 <= done < 5
+        kept = [[answer.text for answer in again.images.answers(record.id)] for record in pictures]
+        expected = [[right(plain, record, QUESTION)] for record in pictures[:done]]
+        assert kept == expected + [[]] * (5 - done)
+    finally:
+        again.close()

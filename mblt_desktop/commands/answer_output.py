@@ -1,0 +1,66 @@
+"""An answer on the command line: its text as it comes, its facts in a line, all of it as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from mblt_desktop.chat.reuse_words import reuse_words
+from mblt_desktop.store.export import speculation_words
+from runtime.messages import Finished, ModelInfo, Reuse, Usage
+from runtime.sampling_params import ignored_penalties
+
+
+def write(text: str) -> None:
+    """Put it on standard output at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def summary(finished: Finished) -> str:
+    """One line for people."""
+    usage, timings = finished.usage, finished.timings
+    rate = timings.tokens_per_second(usage.completion)
+    more = [f"{finished.left_out} earlier turns left out"] if finished.left_out else []
+    more += [speculation_words(finished.speculation)] if finished.speculation else []
+    more += [f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)]
+    return " · ".join(
+        (
+            "— tok/s" if rate is None else f"{rate:.1f} tok/s",
+            f"first token {timings.first_token:.2f} s",
+            f"{usage.completion} tokens",
+            f"prompt {usage.prompt}: {usage.cached} reused, {usage.new} new",
+            f"stopped: {finished.reason}",
+            *more,
+            finished.device,
+        )
+    )
+
+
+def document(text: str, info: ModelInfo, finished: Finished) -> dict[str, object]:
+    """Everything for a program, as `chat --help` says."""
+    return {
+        "text": text,
+        "reason": finished.reason,
+        "usage": {**dataclasses.asdict(finished.usage), "new": finished.usage.new},
+        "timings": dataclasses.asdict(finished.timings),
+        "tokens_per_second": finished.timings.tokens_per_second(finished.usage.completion),
+        "model": info.model_id,
+        "device": info.device,
+        "simulated": info.simulated,
+        "sampling": {one.name: {"value": one.value, "source": one.source} for one in finished.sampling},
+        "left_out": finished.left_out,
+        "reuse": _reuse(finished.usage, finished.reuse) if finished.reuse else None,
+        "speculation": dataclasses.asdict(finished.speculation) if finished.speculation else None,
+        "layout": dataclasses.asdict(info.layout) if info.layout else None,
+    }
+
+
+def _reuse(usage: Usage, reuse: Reuse) -> dict[str, object]:
+    """What `chat --help` says."""
+    return {
+        "reused": usage.cached,
+        "recomputed": usage.new,
+        **dataclasses.asdict(reuse),
+        "words": reuse_words(usage, reuse),
+    }
