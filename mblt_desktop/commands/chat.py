@@ -37,8 +37,8 @@ from runtime.settings import add_arguments, layout_from_args, sampling_from_args
 
 _JSON_HELP = """\
 With --json each turn, or with --each-image each picture, is an object with text, reason, usage, timings,
-tokens_per_second, model, device, simulated, sampling, left_out, speculation, layout, and reuse: how its prompt
-met what was kept of the conversation (null if the turn ended before that was known).
+tokens_per_second, model, device, simulated, sampling, left_out, speculation, layout, and reuse: how its
+prompt met what was kept of the conversation (null if the turn ended before that was known).
 
   reuse.reused           prompt tokens that were reused
   reuse.recomputed       prompt tokens that were computed
@@ -51,8 +51,8 @@ met what was kept of the conversation (null if the turn ended before that was kn
   reuse.from_disk        whether what was reused was kept on the disk
   reuse.words            all of it in a sentence
 
-With --each-image the object also has image, the picture's path, and comes when it is complete. That of a picture
-that failed has image and error only; the others are answered all the same, and the exit status is 1.
+With --each-image the object also has image, the picture's path, and comes when it is complete. That of a
+picture that failed has image and error only; the others are answered all the same, and the exit status is 1.
 """
 
 
