@@ -137,7 +137,7 @@ class Scheduler:
         of requests that have to end, or get a slot, before it."""
         free = self._slots - len(self._active)
         held = sum(other.background for other in self._active.values())
-        holders = self._holders()
+        holders, first = self._holders(), self._asked_now()
         places = {}
         for index, request in enumerate(self._in_order()):
             within_reach = free if request.background else free + held
@@ -146,19 +146,10 @@ class Scheduler:
             if holder is not request:
                 places[request.id] = Queued(request.id, max(1, place), "conversation", holder.id)
             else:
-                places[request.id] = self._place(request, place)
+                places[request.id] = _place(request, place, first)
         news = [place for request_id, place in places.items() if self._told.get(request_id) != place]
         self._told = places
         return news
-
-    def _place(self, request: Request, place: int) -> Queued:
-        """Where a request is that could run, and why it does not yet."""
-        first = self._asked_now()
-        if place == 0:
-            return Queued(request.id, 0, "next")
-        if not request.background or first is None:
-            return Queued(request.id, place, "turn")
-        return Queued(request.id, place, "interactive" if request.running is None else "gave_way", first.id)
 
     def _asked_now(self) -> Request | None:
         """The interactive request that background ones wait for: one being answered, or the first to be."""
@@ -265,6 +256,15 @@ class Scheduler:
             self._credit -= amount
             if self._credit <= 0:
                 self._shielded = ""
+
+
+def _place(request: Request, place: int, first: Request | None) -> Queued:
+    """Where a request is that could run, and why it does not yet; `first` is what somebody asks now."""
+    if place == 0:
+        return Queued(request.id, 0, "next")
+    if not request.background or first is None:
+        return Queued(request.id, place, "turn")
+    return Queued(request.id, place, "interactive" if request.running is None else "gave_way", first.id)
 
 
 def _reason(gave_way: Request | None, *, overdue: bool) -> str:
