@@ -8,6 +8,7 @@ import json
 import sys
 import time
 import uuid
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,29 +44,38 @@ def ask_each(
     session: Session, info: ModelInfo, before: Sequence[Turn], prompt: str, args: argparse.Namespace
 ) -> int:
     """Ask about every picture, print each answer when it is complete; 0 only when none failed."""
-    pictures = {picture.request_id: picture for picture in map(_Picture, args.image)}
-    for picture in pictures.values():
-        turns = (*before, Turn("user", (ImagePart(str(picture.path)), TextPart(prompt))))
-        now, sampling = time.perf_counter_ns(), sampling_from_args(args)
-        session.submit(Generate(picture.request_id, picture.request_id, info.model_id, turns, sampling, now))
+    pictures = [_Picture(path) for path in args.image]
+    unsent, sent = deque(pictures), dict[str, _Picture]()
     failed = False
-    waiting = dict(pictures)
-    with session.cancelling(*pictures):
-        while waiting:
+    with session.cancelling(*(picture.request_id for picture in pictures)):
+        while unsent or sent:
+            while unsent and len(sent) < 2 * info.slots:
+                picture = unsent.popleft()
+                sent[picture.request_id] = picture
+                session.submit(_question(picture, info, before, prompt, args))
             try:
                 event = session.next_event()
             except ReportedError as error:
-                if error.request_id not in waiting:
+                if error.request_id not in sent:
                     raise
-                _print_error(waiting.pop(error.request_id), error.info, as_json=args.json)
+                _print_error(sent.pop(error.request_id), error.info, as_json=args.json)
                 failed = True
                 continue
             say_overdue(event)
             if isinstance(event, TextDelta):
-                pictures[event.request_id].text.append(event.text)
+                sent[event.request_id].text.append(event.text)
             elif isinstance(event, Finished):
-                _print_answer(waiting.pop(event.request_id), info, event, as_json=args.json)
+                _print_answer(sent.pop(event.request_id), info, event, as_json=args.json)
     return 1 if failed else 0
+
+
+def _question(
+    picture: _Picture, info: ModelInfo, before: Sequence[Turn], prompt: str, args: argparse.Namespace
+) -> Generate:
+    """In a conversation of its own."""
+    turns = (*before, Turn("user", (ImagePart(str(picture.path)), TextPart(prompt))))
+    now, sampling = time.perf_counter_ns(), sampling_from_args(args)
+    return Generate(picture.request_id, picture.request_id, info.model_id, turns, sampling, now)
 
 
 def _print_answer(picture: _Picture, info: ModelInfo, finished: Finished, *, as_json: bool) -> None:

@@ -113,8 +113,6 @@ class RoundDialog(QDialog):
         self._build()
         self._connect()
         self._refresh()
-        if self.model.rowCount():
-            self.table.selectRow(0)
 
     def _build(self) -> None:
         column = QVBoxLayout(self)
@@ -172,6 +170,8 @@ class RoundDialog(QDialog):
         self._facts.setText(count_words(rounds) if asked is not None else "Ask about several pictures first.")
         for button in (self.csv, self.markdown):
             button.setEnabled(bool(rounds.items))
+        if self.current is None and rounds.items:
+            self.table.selectRow(0)
         self._show_current()
 
     @Slot(QModelIndex, QModelIndex)

@@ -133,9 +133,11 @@ class Rounds(QObject):
             self._context.store.rounds.save(asked)
             self._take_up(asked)
             self.go_on(model)
+            self.changed.emit()
 
     def go_on(self, model: ModelInfo) -> None:
         """Ask about those that have no answer yet, the failed ones included."""
+        self._leave_out_deleted()
         open_ = [item for item in self.items if item.state in ("left", "failed")]
         if self.running or not open_:
             return
@@ -191,11 +193,16 @@ class Rounds(QObject):
         model = self._model
         if model is None:
             return
-        slots = model.layout.models * model.layout.slots_per_model if model.layout is not None else 1
+        self._leave_out_deleted()
         under_way = sum(bool(item.request_id) for item in self.items)
         waiting = [item for item in self.items if item.state == "waiting" and not item.request_id]
-        for item in waiting[: max(0, 2 * slots - under_way)]:
+        for item in waiting[: max(0, 2 * model.slots - under_way)]:
             self._submit(model, item)
+
+    def _leave_out_deleted(self) -> None:
+        """A picture that left the gallery is no part of the round any more, unless it is being answered."""
+        images = self._context.store.images
+        self.items = [item for item in self.items if item.request_id or images.get(item.record.id)]
 
     def _submit(self, model: ModelInfo, item: Item) -> None:
         asked = self.asked

@@ -38,6 +38,11 @@ class ModelInfo:
     """ISO codes of what a speech model understands."""
 
     @property
+    def slots(self) -> int:
+        """Conversations that it answers at once."""
+        return self.layout.models * self.layout.slots_per_model if self.layout is not None else 1
+
+    @property
     def only_describes(self) -> bool:
         """Whether an image model takes no question, but the beginning of its description, if anything."""
         return self.family in DESCRIBERS

@@ -37,6 +37,8 @@ def test_a_question_an_answer_and_its_facts(qtbot, pane, host, script):
     assert pane.composer.stop.isVisible()
     (command,) = host.sent(Generate)
     assert command.turns == (Turn("user", (TextPart("Why are there two tides?"),)),)
+    host.post(Queued(request, 0, "loading"))
+    qtbot.waitUntil(lambda: "Waiting: the model is still being loaded" in shown(pane))
     host.post(Queued(request, 1))
     qtbot.waitUntil(lambda: "Waiting: 1 before this one" in shown(pane))
     host.post(PrefillProgress(request, 540, 560, 571))

@@ -260,6 +260,19 @@ def test_a_picture_that_fails_fails_alone_and_can_be_tried_again(
     assert states(rounds) == ["answered"] * COUNT
 
 
+def test_a_picture_that_left_the_gallery_is_not_asked_about(
+    rounds: Rounds, engine: Engine, records: list[ImageRecord], vision_model: ModelInfo, context: AppContext
+) -> None:
+    rounds.start(vision_model, records, QUESTION, again=False)
+    context.store.images.delete(records[0].id)  # it is being answered
+    context.store.images.delete(records[3].id)
+    for name in "abce":
+        engine.answer(name)
+    assert states(rounds) == ["answered"] * 3
+    assert [item.record.name for item in rounds.items] == ["b.png", "c.png", "e.png"]
+    assert engine.open == []
+
+
 def test_when_all_fail_alike_the_round_ends_with_the_reason(
     rounds: Rounds, engine: Engine, records: list[ImageRecord], vision_model: ModelInfo
 ) -> None:
