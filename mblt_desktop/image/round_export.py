@@ -25,7 +25,8 @@ STATES = {
     "answered": "answered",
     "failed": "failed",
 }
-_FORMULA = re.compile(r"\s*[=+\-@]|\t")
+_CONTROL = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")})
+"""Control characters, to be left out."""
 _MARKS = re.compile(r"([\\`*_{}\[\]<>()#!|~$&])")
 
 
@@ -69,13 +70,19 @@ def _fields(item: Item) -> tuple[str, ...]:
 
 
 def _as_text(field: str) -> str:
-    """Full-width signs count, too: spreadsheets take them for the plain ones."""
-    plain = "".join(one for one in field if one in "\n\t" or unicodedata.category(one) != "Cc")
-    seen = "".join(one for one in plain if unicodedata.category(one) != "Cf")
-    return f"'{plain}" if _FORMULA.match(unicodedata.normalize("NFKC", seen)) else plain
+    plain = field.translate(_CONTROL)
+    return f"'{plain}" if _is_formula(plain) else plain
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet may take it for one: also behind what is not seen, and with full-width signs."""
+    if text.startswith("\t"):
+        return True
+    first = next((one for one in text if not one.isspace() and unicodedata.category(one) != "Cf"), "")
+    return unicodedata.normalize("NFKC", first)[:1] in ("=", "+", "-", "@")
 
 
 def _inert(field: str) -> str:
     """On one line of a table, with every mark shown."""
-    lines = "".join(one if one == "\n" or unicodedata.category(one) != "Cc" else " " for one in field)
-    return "<br>".join(_MARKS.sub(r"\\\1", line) for line in lines.strip().split("\n"))
+    lines = field.translate(_CONTROL).replace("\t", " ").strip().split("\n")
+    return "<br>".join(_MARKS.sub(r"\\\1", line) for line in lines)
