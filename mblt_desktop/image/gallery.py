@@ -204,13 +204,15 @@ class GalleryPanel(SidePanel):
     def _show_selected(self) -> None:
         """How many are selected, once there are several."""
         count, chosen = self._gallery.model().rowCount(), len(self._gallery.selectedIndexes())
-        self._selected.setText(f"{chosen} of {count} selected" if count > 1 else "")
+        words = f"{chosen} of {count}" + ("" if self.width() <= _NARROW else " selected")
+        self._selected.setText(words if count > 1 else "")
         self.select_all.setVisible(1 < count != chosen)
 
     def set_width(self, width: int) -> None:
         """Take so much room; without room for both, Open stays and the heading goes."""
         self._title.setVisible(width > _NARROW)
         self.setFixedWidth(width)
+        self._show_selected()
 
     def show_adding(self, count: int) -> None:
         """Say how many pictures are being taken in."""

@@ -122,7 +122,8 @@ class QuestionBox(QFrame):
         self.stop.clicked.connect(self.stop_requested)
         self.each = Button("")
         self.each.clicked.connect(self._on_each_clicked)
-        row.addWidget(self._hint, 1)
+        column.addWidget(self._hint)
+        row.addStretch(1)
         row.addWidget(self.stop)
         row.addWidget(self.each)
         row.addWidget(self.ask)
@@ -194,6 +195,7 @@ class QuestionBox(QFrame):
             usual = f"{self._describer} describes a picture; it takes no question."
         reason = self._reason if self._together else self._each_reason
         self._hint.setText("" if self._running else reason or usual)
+        self._hint.setVisible(bool(self._hint.text()))
         two = self._pictures == 2
         compare = self.presets[COMPARE]
         compare.setEnabled(two)

@@ -18,7 +18,7 @@ from mblt_desktop.store.records import ImageRound
 
 COLUMNS = ("Picture", "Answer", "State", "Model", "Device", "Answered")
 STATES = {
-    "left": "not asked",
+    "left": "not answered",
     "waiting": "waiting",
     "writing": "being answered",
     "stopping": "being stopped",

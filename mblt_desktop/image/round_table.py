@@ -228,7 +228,7 @@ def count_words(rounds: Rounds) -> str:
     failed, left = rounds.count("failed"), rounds.count("left")
     parts = [f"{rounds.count('answered')} of {len(rounds.items)} answered"]
     parts += [f"{failed} failed"] if failed else []
-    parts += [f"{left} not asked"] if left else []
+    parts += [f"{left} not answered"] if left else []
     return " · ".join(parts)
 
 

@@ -14,12 +14,13 @@ from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.image.pane import ImagePane
-from mblt_desktop.store.records import ImageAnswer, Result
+from mblt_desktop.store.records import ImageAnswer, ImageRecord, ImageRound, Result
 from runtime.errors import DeviceLostError
 from runtime.messages import (
     Failed,
     Finished,
     Generate,
+    ImagePart,
     ModelFailed,
     ModelInfo,
     ModelLoaded,
@@ -93,6 +94,31 @@ def test_somebody_can_ask_about_one_picture_meanwhile(
     facts = full.ask.rounds.card.progress._facts
     qtbot.waitUntil(lambda: "somebody asks: “What colour?”" in facts.text())
     post(Finished(mine.request_id, "end", USAGE, TIMINGS, "device"))
+
+
+def test_a_round_of_an_earlier_run_is_offered_to_be_gone_on_with(
+    qtbot: QtBot, context: AppContext, bridge: ScriptedBridge, post: Post, vision_model: ModelInfo
+) -> None:
+    records = [ImageRecord(f"/media/{name}.png", f"{name}.png", 10, 10) for name in "abc"]
+    for record in records:
+        context.store.images.add(record)
+    kept = ImageAnswer(records[0].id, QUESTION, "Forty.", result=Result("end", USAGE, TIMINGS))
+    context.store.images.save_answer(kept)
+    context.store.rounds.save(ImageRound(QUESTION, tuple(record.id for record in records)))
+    pane = ImagePane(context)
+    qtbot.addWidget(pane)
+    pane.show()
+    card = pane.ask.rounds.card
+    assert card.isVisible()
+    assert (card.go_on.text(), card.go_on.isEnabled()) == ("Continue: 2 left", False)
+    assert card.progress._facts.text() == "1 of 3 answered · 2 not answered"
+    post(ModelLoaded(vision_model))
+    qtbot.keyClick(card.go_on, Qt.Key.Key_Space)
+    asked = [command.turns[0].parts[0] for command in bridge.host.sent(Generate)]
+    assert asked == [ImagePart("/media/b.png"), ImagePart("/media/c.png")]
+    for number in range(2):
+        answer(bridge, post, number)
+    pane.loader.close()
 
 
 def test_two_pictures_are_asked_about_together_or_each(
@@ -193,13 +219,13 @@ def test_all_answers_in_one_table_and_saved(
     assert not dialog.stop_one.isEnabled()
     dialog.table.selectRow(3)
     qtbot.keyClick(dialog.stop_one, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: dialog.model.index(3, 2).data() == "Not asked")
+    qtbot.waitUntil(lambda: dialog.model.index(3, 2).data() == "Not answered")
     for name in ("all.csv", "all.md"):
         with qtbot.waitSignal(dialog.saved):
             dialog.save(tmp_path / name)
     with (tmp_path / "all.csv").open(newline="", encoding="utf-8-sig") as stream:
         rows = list(csv.reader(stream))
-    assert [row[3] for row in rows] == ["State", "answered", "waiting", "waiting", "not asked"]
+    assert [row[3] for row in rows] == ["State", "answered", "waiting", "waiting", "not answered"]
     assert "\\*\\*Forty\\*\\*<br>in all" in (tmp_path / "all.md").read_text()
     assert shell.toasts[-1][0] == f"Saved {tmp_path / 'all.md'}"
     dialog.save(tmp_path / "no such folder" / "all.csv")
