@@ -41,8 +41,8 @@ from runtime.prompting import budget, measured, prompt_for, rolled
 from runtime.refusals import not_loaded
 from runtime.request import Request, Running
 from runtime.sampling import IgnoredPenalties, Sampler, resolve
-from runtime.scheduler import Admit, Prefill, Scheduler
-from runtime.steps import Drawn, Steps, steps_of, tokens_of
+from runtime.scheduler import Admit, Chunk, Decode, Prefill, Scheduler
+from runtime.steps import Drawn, Steps, execute, steps_of, tokens_of
 from runtime.tracing.recorder import RECORDER
 
 LoadFamily = Callable[[str, Path, LayoutRequest, DeviceChoice, Progress], FamilyModel]
@@ -101,10 +101,8 @@ class Engine:
         if isinstance(plan, Admit):
             self._note_admission(plan)
             self._guarded(plan.request, lambda: self._admit(plan.request, plan.slot))
-        elif isinstance(plan, Prefill):
-            self._guarded(plan.request, lambda: self._prefill(plan.request, plan.start, plan.end))
         else:
-            self._decode(plan.requests)
+            self._compute(plan)
         return True
 
     def _work_when_quiet(self) -> bool:
@@ -147,7 +145,7 @@ class Engine:
         self._steps = steps_of(self._model)
         self._caches = KvKeeper(self._model, self._options.kv, self._config.kv_dir)
         self._ignored_penalties = IgnoredPenalties()
-        self._scheduler.resize(self._model.slots)
+        self._scheduler.resize(self._model.slots, self._model.cards)
         RECORDER.name_thread(f"Chat engine · {self._model.info.title}")
         self._post(ModelLoaded(self._model.info))
 
@@ -263,42 +261,45 @@ class Engine:
         with self._call.made_for(request.id):
             self._caches.resume(request, slot)
 
-    def _prefill(self, request: Request, start: int, end: int) -> None:
-        _, running = self._require(request)
-        assert self._steps is not None
-        assert self._caches is not None
-        span = RECORDER.span("prefill chunk", request=request.id, start=start, tokens=end - start)
-        began = time.perf_counter()
-        with self._call.made_for(request.id), span:
-            drawn = self._steps.prefill(request, start, end)
-        running.computed = end
-        seconds = time.perf_counter() - began
-        self._caches.computed(request.conversation_id, running.prompt.identity, start, end, seconds)
-        total = len(running.prompt.token_ids)
-        self._post(PrefillProgress(request.id, running.began, end, total))
-        if end == total:
-            request.clock.prefilled = request.clock.prefilled or time.perf_counter_ns()
-            self._commit(request, drawn)
+    def _compute(self, plan: Prefill | Decode) -> None:
+        """Execute a step in one call, and commit what came of it for each request.
 
-    def _decode(self, requests: tuple[Request, ...]) -> None:
-        """Go on with every request, in one call."""
+        If the call fails, each request is computed alone, so that only the one at fault fails.
+        """
         assert self._steps is not None
-        only = requests[0].id if len(requests) == 1 else None
-        span = RECORDER.span("decode step", request=only, rows=len(requests))
+        began = time.perf_counter()
         try:
-            with self._call.made_for(*(request.id for request in requests)), span:
-                drawn = self._steps.decode(requests)
+            with self._call.made_for(*(request.id for request in plan.requests)):
+                drawn = execute(plan, self._steps)
         except DeviceError as error:
             self._lose_model(error)
             return
-        except Exception as error:  # noqa: BLE001 - which request is at fault shows when each runs alone
-            if len(requests) == 1:
-                self._fail(requests[0], to_info(error))
-            for request in requests if len(requests) > 1 else ():
-                self._decode((request,))
+        except Exception as error:  # noqa: BLE001 - the top of a step
+            if len(plan.requests) == 1:
+                self._fail(plan.requests[0], to_info(error))
+            for alone in plan.alone() if len(plan.requests) > 1 else ():
+                self._compute(alone)
             return
-        for request, row in zip(requests, drawn, strict=True):
+        seconds = time.perf_counter() - began
+        if isinstance(plan, Prefill):
+            for chunk, row in zip(plan.chunks, drawn, strict=True):
+                self._guarded(chunk.request, partial(self._read, chunk, row, seconds))
+            return
+        for request, row in zip(plan.requests, drawn, strict=True):
             self._guarded(request, partial(self._commit, request, row))
+
+    def _read(self, chunk: Chunk, drawn: Drawn, seconds: float) -> None:
+        """So much more of the prompt is in the cache; its last chunk draws the first token."""
+        request = chunk.request
+        _, running = self._require(request)
+        assert self._caches is not None
+        running.computed = chunk.end
+        identity, total = running.prompt.identity, len(running.prompt.token_ids)
+        self._caches.computed(request.conversation_id, identity, chunk.start, chunk.end, seconds)
+        self._post(PrefillProgress(request.id, running.began, chunk.end, total))
+        if chunk.end == total:
+            request.clock.prefilled = request.clock.prefilled or time.perf_counter_ns()
+            self._commit(request, drawn)
 
     def _commit(self, request: Request, drawn: Drawn) -> None:
         """Go on with the tokens drawn, up to one that ends the answer; not when it is not wanted any more."""

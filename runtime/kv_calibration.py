@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from runtime.errors import DeviceError
-from runtime.families.base import FamilyModel, KvCache
+from runtime.families.base import FamilyModel, KvCache, PromptChunk
 from runtime.kv_costs import CALIBRATION_RUNS, CostModel, settled
 from runtime.messages import TextPart, Turn
 
@@ -79,7 +79,7 @@ class Calibration:
                 while done < size:
                     end = min(done + self._model.info.prefill_chunk, size)
                     started = self._clock()
-                    self._model.prefill(prompt, cache, done, end)
+                    self._model.prefill([PromptChunk(prompt, cache, done, end)])
                     spent += self._clock() - started
                     done = end
                     yield

@@ -1,11 +1,11 @@
 """Who runs next, and on which KV slot: pure decisions over requests, no model, no clock.
 
 Each slot of the model holds one conversation at a time. A step is one of: put a waiting request on a slot,
-compute one chunk of one prompt, or decode one token for every request that is past its prompt. Chunks and
-decode steps take turns, so an answer goes on flowing while another prompt is read. Interactive requests
-come before background ones and take a slot from them when none is free; every so often a background request
-gets its turn all the same. Conversations are served in turn: a second request of one waits for the first
-requests of all.
+compute one chunk of a prompt on each card, or decode one token for every request that is past its prompt.
+Chunks and decode steps take turns, so an answer goes on flowing while another prompt is read. Interactive
+requests come before background ones and take a slot from them when none is free; every so often a background
+request gets its turn all the same. Conversations are served in turn: a second request of one waits for the
+first requests of all.
 """
 
 from __future__ import annotations
@@ -38,12 +38,28 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefill:
-    """Compute prompt positions `start..end`."""
+class Chunk:
+    """Prompt positions `start..end`."""
 
     request: Request
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Compute the chunks, each on a card of its own, in one call."""
+
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """Whose prompts are read."""
+        return tuple(chunk.request for chunk in self.chunks)
+
+    def alone(self) -> list[Prefill]:
+        """The same as one call for each."""
+        return [Prefill((chunk,)) for chunk in self.chunks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,10 @@ class Decode:
 
     requests: tuple[Request, ...]
 
+    def alone(self) -> list[Decode]:
+        """The same as one call for each."""
+        return [Decode((request,)) for request in self.requests]
+
 
 Plan: TypeAlias = Admit | Prefill | Decode
 
@@ -59,7 +79,7 @@ Plan: TypeAlias = Admit | Prefill | Decode
 class Scheduler:
     """The queue, and the requests that hold slots."""
 
-    def __init__(self, slots: int = 1) -> None:
+    def __init__(self, slots: int = 1, cards: int = 1) -> None:
         self._waiting: list[Request] = []
         self._active: dict[int, Request] = {}
         self._turn = 0.0
@@ -75,12 +95,13 @@ class Scheduler:
         """What it has left of its quantum."""
         self._decoded_last = True
         self._told: dict[str, Queued] = {}
-        self.resize(slots)
+        self.resize(slots, cards)
 
-    def resize(self, slots: int) -> None:
-        """Another model with that many slots; nothing may be active."""
+    def resize(self, slots: int, cards: int = 1) -> None:
+        """Another model with that many slots, dealt to the cards in turn; nothing may be active."""
         assert not self._active
         self._slots = slots
+        self._cards = cards
         self._count = 0
         """Admissions and chunks, to tell what was longer ago."""
         self._last_use = dict.fromkeys(range(slots), 0)
@@ -107,7 +128,7 @@ class Scheduler:
         writing = tuple(request for request in self._active.values() if request.prompt_done)
         if reading and (self._decoded_last or not writing):
             self._decoded_last = False
-            return self._chunk(reading, prefill_chunk)
+            return self._prefill(reading, prefill_chunk)
         if writing:
             self._decoded_last = True
             self._spend(1, *writing)
@@ -228,17 +249,22 @@ class Scheduler:
 
     # -- steps --------------------------------------------------------------------------------------
 
-    def _chunk(self, reading: dict[int, Request], prefill_chunk: int) -> Prefill:
-        """The next chunk of the prompt whose turn it is."""
-        slot = self._reader(reading)
-        request = reading[slot]
-        running = request.running
-        assert running is not None
+    def _prefill(self, reading: dict[int, Request], prefill_chunk: int) -> Prefill:
+        """The next chunk of the prompt whose turn it is, and one on each card that were idle meanwhile."""
+        slots = [self._reader(reading)]
+        for card in range(self._cards):
+            if card != slots[0] % self._cards:
+                slots += self._first_on(card, reading)
         self._count += 1
-        self._last_chunk[slot] = self._count
-        self._spend(QUANTUM, request)
-        total = len(running.prompt.token_ids)
-        return Prefill(request, running.computed, min(running.computed + prefill_chunk, total))
+        self._last_chunk.update(dict.fromkeys(slots, self._count))
+        chunks = tuple(_chunk(reading[slot], prefill_chunk) for slot in slots)
+        self._spend(QUANTUM, *(chunk.request for chunk in chunks))
+        return Prefill(chunks)
+
+    def _first_on(self, card: int, reading: dict[int, Request]) -> list[int]:
+        """The slot to read on there, if any: interactive prompts first, else in turn."""
+        slots = [slot for slot in reading if slot % self._cards == card]
+        return sorted(slots, key=lambda slot: (reading[slot].background, self._last_chunk[slot]))[:1]
 
     def _reader(self, reading: dict[int, Request]) -> int:
         """The slot to read on: interactive prompts in turn, and one in the background every so often."""
@@ -256,6 +282,14 @@ class Scheduler:
             self._credit -= amount
             if self._credit <= 0:
                 self._shielded = ""
+
+
+def _chunk(request: Request, longest: int) -> Chunk:
+    """The next positions of a prompt that is being read."""
+    running = request.running
+    assert running is not None
+    total = len(running.prompt.token_ids)
+    return Chunk(request, running.computed, min(running.computed + longest, total))
 
 
 def _place(request: Request, place: int, first: Request | None) -> Queued:

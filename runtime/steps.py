@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from runtime.errors import SettingError
-from runtime.families.base import FamilyModel, Logits, Round, Speculative
+from runtime.families.base import FamilyModel, Logits, PromptChunk, Round, Speculative
 from runtime.request import Request
 from runtime.sampling import Sampling
 from runtime.sampling_params import NEUTRAL_PENALTIES
+from runtime.scheduler import Chunk, Decode, Prefill
 from runtime.settings import SETTINGS
 from runtime.tracing.recorder import RECORDER
 
@@ -33,8 +34,8 @@ class Steps(Protocol):
     def accept(self, sampling: Sampling) -> Sampling:
         """The values as they take effect; raises SettingError for one that the model cannot follow."""
 
-    def prefill(self, request: Request, start: int, end: int) -> Drawn:
-        """Compute prompt positions `start..end`; what is drawn counts after the last one."""
+    def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
+        """Compute one chunk on each of some cards, in one call; what is drawn counts where a prompt ends."""
 
     def decode(self, requests: Sequence[Request]) -> Sequence[Drawn]:
         """Go on with every request, in one call."""
@@ -43,6 +44,18 @@ class Steps(Protocol):
 def steps_of(model: FamilyModel) -> Steps:
     """How the model's answers are made."""
     return _Rounds(model, model) if isinstance(model, Speculative) else _OneByOne(model)
+
+
+def execute(plan: Prefill | Decode, steps: Steps) -> Sequence[Drawn]:
+    """One call of the model, as a span of a recording; it carries the request if there is only one."""
+    only = plan.requests[0].id if len(plan.requests) == 1 else None
+    if isinstance(plan, Decode):
+        with RECORDER.span("decode step", request=only, rows=len(plan.requests)):
+            return steps.decode(plan.requests)
+    tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)
+    start = plan.chunks[0].start
+    with RECORDER.span("prefill chunk", request=only, rows=len(plan.chunks), start=start, tokens=tokens):
+        return steps.prefill(plan.chunks)
 
 
 def tokens_of(request: Request, drawn: Drawn) -> Sequence[int]:
@@ -65,10 +78,14 @@ class _OneByOne:
     def accept(self, sampling: Sampling) -> Sampling:
         return sampling
 
-    def prefill(self, request: Request, start: int, end: int) -> Drawn:
-        running = request.running
-        assert running is not None
-        return self._model.prefill(running.prompt, running.cache, start, end)
+    def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
+        return self._model.prefill(
+            [
+                PromptChunk(running.prompt, running.cache, chunk.start, chunk.end)
+                for chunk in chunks
+                if (running := chunk.request.running) is not None
+            ]
+        )
 
     def decode(self, requests: Sequence[Request]) -> Sequence[Drawn]:
         caches = [request.running.cache for request in requests if request.running is not None]
@@ -92,12 +109,13 @@ class _Rounds(_OneByOne):
                 raise self._refused(one.name)
         return replace(sampling, used=tuple(one for one in sampling.used if one.name not in _NOT_IN_ROUNDS))
 
-    def prefill(self, request: Request, start: int, end: int) -> Drawn:
-        running = request.running
+    def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
+        (chunk,) = chunks
+        running = chunk.request.running
         assert running is not None
-        if end < len(running.prompt.token_ids):
-            return super().prefill(request, start, end)
-        return self._rounds.first(running.prompt, running.cache, running.sampling, request.room)
+        if chunk.end < len(running.prompt.token_ids):
+            return super().prefill(chunks)
+        return [self._rounds.first(running.prompt, running.cache, running.sampling, chunk.request.room)]
 
     def decode(self, requests: Sequence[Request]) -> Sequence[Drawn]:
         return [

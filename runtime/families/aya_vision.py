@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from runtime.config import DeviceChoice
-from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.base import Logits, Progress, Prompt, PromptChunk
 from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info
 from runtime.families.faults import device_faults, from_template
 from runtime.families.opening import Opening, image_kwargs
@@ -49,10 +49,11 @@ class AyaVision(CausalLm):
         pieces = encoded(self._tokenizer, text.split(self._processor.image_token))
         return with_pictures(self.info.title, pieces, pictures, self._picture_token)
 
-    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        """Compute the one chunk of a prompt; the logits after it, (vocab,)."""
         import torch
 
+        ((prompt, cache, start, end),) = chunks
         with torch.inference_mode(), device_faults(self.info.title):
             embeds = self.vendor_model.get_input_embeddings()(torch.tensor([prompt.token_ids[start:end]]))
             for picture in prompt.inputs.get("pictures", ()):
@@ -60,7 +61,7 @@ class AyaVision(CausalLm):
                 for number, at in zip(*picture.within(start, end), strict=True):
                     tile, place = divmod(number, each)
                     embeds[0, at] = self._features(picture.seen, tile)[place].to(embeds.dtype)
-            held, options = self._batch(embeds[..., 0], [cache])
+            held, options = self._batch(torch.ones(1, end - start, dtype=torch.long), [cache])
             output = self.vendor_model(
                 inputs_embeds=embeds,
                 past_key_values=held,
@@ -69,7 +70,7 @@ class AyaVision(CausalLm):
                 npu_prefill_chunk_size=end - start,
                 **options,
             )
-            return cast("Logits", output.logits.reshape(-1).numpy())
+            return [output.logits.reshape(-1).numpy()]
 
     def dispose(self) -> None:
         """Give the device memory back; caches of this model are lost."""

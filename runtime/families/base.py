@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,15 @@ class TokenStream(Protocol):
         """What is left when no more tokens come."""
 
 
+class PromptChunk(NamedTuple):
+    """Positions `start..end` of a prompt; the cache holds those before."""
+
+    prompt: Prompt
+    cache: KvCache
+    start: int
+    end: int
+
+
 class FamilyModel(Protocol):
     """A loaded model of one family."""
 
@@ -95,6 +104,8 @@ class FamilyModel(Protocol):
     eos_ids: frozenset[int]
     slots: int
     """Conversations that can be on the device at once."""
+    cards: int
+    """Prompts that can be read in one call; the slots are dealt to so many cards in turn."""
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -117,8 +128,8 @@ class FamilyModel(Protocol):
     def reusable_prefix(self, prompt: Prompt, length: int) -> int:
         """The longest prefix of at most `length` positions that a continued prefill may start after."""
 
-    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Compute positions `start..end` of the prompt; returns the logits after the last, shape (vocab,)."""
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        """Compute one chunk on each of some cards, in one call; the logits after each, (vocab,)."""
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
         """Compute one more position for each conversation, in one call; their logits, each (vocab,)."""

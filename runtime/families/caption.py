@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.errors import RequestError
-from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk
 from runtime.families.causal_lm import dispose_model, model_info, new_slot_cache
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults
@@ -38,7 +38,7 @@ class Caption:
         self.info = info
         self.vocab_size = int(model.config.text_config.vocab_size)
         self.eos_ids = frozenset({int(model.config.text_config.sep_token_id)})
-        self.slots = 1
+        self.slots = self.cards = 1
 
     def render(self, turns: Sequence[Turn]) -> str:
         """How the caption begins: the last turn's text, or nothing."""
@@ -75,16 +75,17 @@ class Caption:
         """A caption begins afresh."""
         return 0
 
-    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Look at the picture and compute positions `start..end`; the logits after them, shape (vocab,).
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        """Look at the picture and compute the one chunk of a prompt; the logits after it, (vocab,).
 
         Raises RequestError when there is no picture.
         """
+        ((prompt, cache, start, end),) = chunks
         picture: Seen | None = prompt.inputs.get("picture")
         if picture is None:
             raise self._refused("none")
         cast("Any", cache).seen = self._features(picture)
-        return self._forward(prompt.token_ids[start:end], cache)
+        return [self._forward(prompt.token_ids[start:end], cache)]
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
         """Compute one more position of the one caption; its logits, (vocab,)."""

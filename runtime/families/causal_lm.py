@@ -10,7 +10,7 @@ from runtime.catalog.manifest import read_manifest
 from runtime.config import DeviceChoice
 from runtime.devices import ActiveDevice
 from runtime.errors import ModelError, RequestError, SettingError
-from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
 from runtime.families.opening import Opening
@@ -47,6 +47,7 @@ class CausalLm:
         self.eos_ids = eos_ids
         self._slots = self._find_slots()
         self.slots = len(self._slots)
+        self.cards = self._find_cards()
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening.
@@ -95,9 +96,10 @@ class CausalLm:
         """Text continues after any position."""
         return length
 
-    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Compute positions `start..end`; returns the logits after the last, shape (vocab,)."""
-        return self._forward([prompt.token_ids[start:end]], [cache])[0]
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        """Compute one chunk on each of some cards, in one call; the logits after each, (vocab,)."""
+        rows = [chunk.prompt.token_ids[chunk.start : chunk.end] for chunk in chunks]
+        return self._forward(rows, [chunk.cache for chunk in chunks])
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
         """Compute one more position for each conversation, in one call; their logits, each (vocab,)."""
@@ -117,12 +119,17 @@ class CausalLm:
             return [(0, 0)]  # told to hold one conversation, the vendor's class uses the first slot only
         return slots_of(len(backend.mxq_models), int(backend.k_per_model))
 
+    def _find_cards(self) -> int:
+        return len({model for model, _ in self._slots})
+
     def _forward(self, rows: Sequence[list[int]], caches: Sequence[KvCache]) -> list[Logits]:
-        """One call for rows of equal length; the logits after each row's last token."""
+        """One call; the logits after each row's last token."""
         import torch
 
-        ids = torch.tensor(rows)
-        cache, options = self._batch(ids, caches)
+        longest = max(len(row) for row in rows)
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        cache, options = self._batch(mask, caches)
         with torch.inference_mode(), device_faults(self.info.title):
             output = self.vendor_model(
                 input_ids=ids,
@@ -135,14 +142,15 @@ class CausalLm:
             logits = output.logits.reshape(len(rows), -1).numpy()
         return [logits[row] for row in range(len(rows))]
 
-    def _batch(self, ids: Any, caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
-        """What the vendor's forward takes: one row on the first slot is simple, all else is a batch."""
-        import torch
+    def _batch(self, mask: Any, caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
+        """What the vendor's forward takes: one row on the first slot is simple, all else is a batch.
 
+        `mask`, shape (rows, longest), is 1 where a row has a token.
+        """
         first = cast("Any", caches[0])
         if len(caches) == 1 and first.slot_of(0) == (0, 0):
             return first, {}
-        return type(first).from_rows(caches), {"attention_mask": torch.ones_like(ids)}
+        return type(first).from_rows(caches), {"attention_mask": mask}
 
 
 def slots_of(models: int, per_model: int) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from typing import Any, cast
 from runtime.config import DeviceChoice
 from runtime.errors import ImageError, LayoutError, ModelIncompleteError, RequestError
 from runtime.families import mrope, read_config
-from runtime.families.base import KvCache, Logits, Progress, Prompt
+from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk
 from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info, title_of
 from runtime.families.faults import device_faults, from_template
 from runtime.families.image_rows import require_rows, rows_refused
@@ -74,18 +74,19 @@ class ImageText(CausalLm):
         more = torch.arange(first, first + len(token_ids)).expand(3, 1, -1)
         return prompt.followed_by(token_ids, positions=torch.cat((positions, more), dim=-1))
 
-    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Compute positions `start..end`; returns the logits after the last, shape (vocab,).
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        """Compute the one chunk of a prompt; the logits after it, (vocab,).
 
         A prefill continues after any position, in the middle of a picture too: its features are whole.
         """
         import torch
 
+        ((prompt, cache, start, end),) = chunks
         with torch.inference_mode(), device_faults(self.info.title):
             embeds = self.vendor_model.embed_tokens(torch.tensor([prompt.token_ids[start:end]]))
             deeper = self._place_pictures(prompt, embeds, start, end)
             positions = prompt.inputs["positions"]
-            (logits,) = self._see(embeds, positions[:, :, start:end], [cache], **deeper)
+            logits = self._see(embeds, positions[:, :, start:end], [cache], **deeper)
             if end == len(prompt.token_ids):
                 # Where decoding goes on: the vendor saves and restores this offset with the cache.
                 cast("Any", cache).rope_deltas = (positions.max() + 1 - end).reshape(1, 1)
@@ -202,7 +203,9 @@ class ImageText(CausalLm):
 
     def _see(self, embeds: Any, positions: Any, caches: Sequence[KvCache], **deeper: Any) -> list[Logits]:
         """One call for rows of equal length; the logits after each row's last token."""
-        cache, options = self._batch(embeds[..., 0], caches)
+        import torch
+
+        cache, options = self._batch(torch.ones(embeds.shape[:2], dtype=torch.long), caches)
         output = self.vendor_model(
             **deeper,
             **options,

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.errors import LayoutError
-from runtime.families.base import KvCache, Logits, Progress, Prompt, Round
+from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk, Round
 from runtime.families.causal_lm import CausalLm, eos_ids, model_info
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
@@ -42,9 +42,10 @@ class SpeculativeLm(CausalLm):
         """There is one slot."""
         return cache
 
-    def prefill(self, prompt: Prompt, cache: KvCache, start: int, end: int) -> Logits:
-        """Compute positions `start..end` of base and draft; the base's logits after them, shape (vocab,)."""
-        return self._feed(prompt.token_ids[start:end], prompt.token_ids[end : end + 1], cache)
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        """Compute the one chunk of a prompt, for base and draft; the base's logits after it, (vocab,)."""
+        ((prompt, cache, start, end),) = chunks
+        return [self._feed(prompt.token_ids[start:end], prompt.token_ids[end : end + 1], cache)]
 
     def first(self, prompt: Prompt, cache: KvCache, sampling: Sampling, room: int) -> Round:
         """Compute the rest of the prompt; the answer's first token, with a draft of the next in the cache."""

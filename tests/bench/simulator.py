@@ -18,6 +18,7 @@ from runtime.catalog.job import Job
 from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import RuntimeConfig
 from runtime.families import load_model
+from runtime.families.base import PromptChunk
 from runtime.layout import LayoutRequest
 from runtime.messages import TextPart, Turn
 from runtime.simulator.quantised import ENVIRONMENT
@@ -64,7 +65,7 @@ def _simulated(config: RuntimeConfig, precision: str) -> Loop:
 
     def loop() -> float:
         cache = model.new_cache()
-        logits = model.prefill(prompt, cache, 0, len(prompt.token_ids))
+        (logits,) = model.prefill([PromptChunk(prompt, cache, 0, len(prompt.token_ids))])
         started = time.perf_counter()
         for _ in range(STEPS):
             (logits,) = model.decode([int(logits.argmax())], [cache])

@@ -24,6 +24,7 @@ class Device:
     """What the engine and a model would do with the plans, in numbers of tokens only."""
 
     slots: int
+    cards: int = 1
     prompts: dict[str, int] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     scheduler: Scheduler = field(init=False)
@@ -35,7 +36,7 @@ class Device:
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.slots)
+        self.scheduler = Scheduler(self.slots, self.cards)
 
     def add(self, new: Request, prompt: int = 6, answer: int = 3) -> Request:
         self.prompts[new.id], self.answers[new.id] = prompt, answer
@@ -88,14 +89,16 @@ class Device:
             new.running = running
 
     def _prefill(self, plan: Prefill) -> None:
-        self._holds_slots(plan.request)
-        running: Any = plan.request.running
-        assert plan.start == running.computed < plan.end <= self.prompts[plan.request.id]
-        assert plan.end - plan.start == min(CHUNK, self.prompts[plan.request.id] - plan.start)
-        self.log.append(f"prefill {plan.request.id}")
-        running.computed = plan.end
-        if plan.request.prompt_done:
-            self._token(plan.request)
+        slots = self._holds_slots(*plan.requests)
+        assert len({slot % self.cards for slot in slots}) == len(slots), "one chunk a card"
+        self.log.append("prefill " + " ".join(other.id for other in plan.requests))
+        for chunk in plan.chunks:
+            running: Any = chunk.request.running
+            assert chunk.start == running.computed < chunk.end <= self.prompts[chunk.request.id]
+            assert chunk.end - chunk.start == min(CHUNK, self.prompts[chunk.request.id] - chunk.start)
+            running.computed = chunk.end
+            if chunk.request.prompt_done:
+                self._token(chunk.request)
 
     def _decode(self, plan: Decode) -> None:
         self._holds_slots(*plan.requests)
@@ -104,11 +107,12 @@ class Device:
         for other in plan.requests:
             self._token(other)
 
-    def _holds_slots(self, *requests: Request) -> None:
+    def _holds_slots(self, *requests: Request) -> list[int]:
         """Each request has a slot of its own, and nobody computes who was cancelled or has ended."""
         assert requests
         slots = [slot for each in requests for slot, other in self.on_slot.items() if other is each]
         assert len(set(slots)) == len(slots) == len(requests)
+        return slots
 
     def _token(self, done: Request) -> None:
         assert len(done.output_ids) < self.answers[done.id]

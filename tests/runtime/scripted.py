@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
-from runtime.families.base import Logits, Prompt
+from runtime.families.base import Logits, Prompt, PromptChunk
 from runtime.messages import ModelInfo, Turn
 
 VOCAB = 64
@@ -70,6 +71,7 @@ class ScriptedModel:
     disposed: bool = False
     eos_ids: frozenset[int] = frozenset({EOS})
     slots: int = 1
+    cards: int = 1
     defaults: dict[str, float | int] = field(default_factory=lambda: {"temperature": 0.0})
 
     @property
@@ -108,13 +110,16 @@ class ScriptedModel:
     def reusable_prefix(self, prompt: Prompt, length: int) -> int:
         return length
 
-    def prefill(self, prompt: Prompt, cache: ScriptedCache, start: int, end: int) -> Logits:
-        assert cache.length == start
-        self.calls.append(("prefill", end - start))
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        caches = cast("list[ScriptedCache]", [chunk.cache for chunk in chunks])
+        assert len({cache.slot % self.cards for cache in caches}) == len(caches)
+        assert all(cache.length == chunk.start for cache, chunk in zip(caches, chunks, strict=True))
+        self.calls.append(("prefill", sum(chunk.end - chunk.start for chunk in chunks)))
         self.on_step(len(self.calls))
-        cache.length = end
-        cache.produced = 0
-        return self._next(cache)
+        for cache, chunk in zip(caches, chunks, strict=True):
+            cache.length = chunk.end
+            cache.produced = 0
+        return [self._next(cache) for cache in caches]
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[ScriptedCache]) -> list[Logits]:
         assert len({cache.slot for cache in caches}) == len(caches) <= self.slots

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.families.base import Logits, Prompt
+from runtime.families.base import Logits, PromptChunk
 from runtime.messages import Failed, Finished, Generate, Queued, TextDelta, TextPart, Turn
 from runtime.messages.chat import Priority
 from runtime.sampling_params import SamplingRequest
@@ -22,10 +22,10 @@ CONTEXT = 24
 class Strict(ScriptedModel):
     """Never ends an answer by itself, and takes nothing beyond its context."""
 
-    def prefill(self, prompt: Prompt, cache: ScriptedCache, start: int, end: int) -> Logits:
-        assert end - start <= self.prefill_chunk
-        assert end <= self.context_length
-        return super().prefill(prompt, cache, start, end)
+    def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
+        assert all(chunk.end - chunk.start <= self.prefill_chunk for chunk in chunks)
+        assert all(chunk.end <= self.context_length for chunk in chunks)
+        return super().prefill(chunks)
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[ScriptedCache]) -> list[Logits]:
         assert all(cache.length < self.context_length for cache in caches)

@@ -18,11 +18,11 @@ WORK = st.lists(
 )
 
 
-@given(st.integers(1, 4), WORK)
+@given(st.integers(1, 4), st.integers(1, 3), WORK)
 def test_everything_that_is_asked_is_answered(
-    slots: int, work: list[tuple[str, bool, int, int, int]]
+    slots: int, cards: int, work: list[tuple[str, bool, int, int, int]]
 ) -> None:
-    device = Device(slots)
+    device = Device(slots, min(slots, cards))
     for index, (conversation, background, prompt, answer, steps) in enumerate(work):
         device.add(request(f"r{index}", conversation, background=background), prompt, answer)
         for _ in range(steps):
@@ -31,11 +31,11 @@ def test_everything_that_is_asked_is_answered(
     assert sorted(device.finished) == sorted(f"r{index}" for index in range(len(work)))
 
 
-@given(st.integers(1, 3), WORK, st.data())
+@given(st.integers(1, 3), st.integers(1, 3), WORK, st.data())
 def test_cancelled_work_never_runs(
-    slots: int, work: list[tuple[str, bool, int, int, int]], data: st.DataObject
+    slots: int, cards: int, work: list[tuple[str, bool, int, int, int]], data: st.DataObject
 ) -> None:
-    device = Device(slots)
+    device = Device(slots, min(slots, cards))
     for index, (conversation, background, prompt, answer, steps) in enumerate(work):
         device.add(request(f"r{index}", conversation, background=background), prompt, answer)
         for _ in range(steps):
@@ -45,6 +45,24 @@ def test_cancelled_work_never_runs(
     device.run()
     assert device.gone.isdisjoint(device.finished)
     assert device.gone | set(device.finished) == {f"r{index}" for index in range(len(work))}
+
+
+def test_prompts_on_different_cards_are_read_in_one_call_and_those_of_one_card_in_turn() -> None:
+    device = Device(4, cards=2)
+    for name in "abcd":
+        device.add(request(name), prompt=2 * CHUNK, answer=1)
+    device.run()
+    reads = [entry for entry in device.log if entry.startswith("prefill")]
+    assert reads == ["prefill a b", "prefill c d", "prefill a b", "prefill c d"]
+
+
+def test_who_is_asked_now_is_read_first_on_every_card() -> None:
+    device = Device(4, cards=2)
+    for name, background in (("a", False), ("b", True), ("c", True), ("d", False)):
+        device.add(request(name, background=background), prompt=2 * CHUNK, answer=1)
+    device.run()
+    reads = [entry for entry in device.log if entry.startswith("prefill")]
+    assert reads[:2] == ["prefill a d", "prefill a d"]
 
 
 def test_an_interactive_prompt_takes_the_slot_from_a_background_one_between_two_chunks() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.errors import SettingError
 from runtime.families import load_model
-from runtime.families.base import FamilyModel
+from runtime.families.base import FamilyModel, PromptChunk
 from runtime.layout import LayoutRequest
 from runtime.messages import TextPart, Turn
 from runtime.simulator import quantised
@@ -90,7 +90,7 @@ def test_a_precision_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatc
 def last_logits(model: FamilyModel, prompt: str) -> np.ndarray:
     turns = (Turn("user", (TextPart(prompt),)),)
     tokens = model.tokenise(model.render(turns), turns)
-    return model.prefill(tokens, model.new_cache(), 0, len(tokens.token_ids)).copy()
+    return model.prefill([PromptChunk(tokens, model.new_cache(), 0, len(tokens.token_ids))])[0].copy()
 
 
 def load(models: Path) -> Any:

@@ -80,6 +80,31 @@ def test_conversations_spread_over_both_cards_in_turn(begin: Begin, checkpoint: 
     assert all(len(set(step)) == len(step) for step in steps)
 
 
+def test_prompts_on_both_cards_are_read_at_the_same_time(begin: Begin, checkpoint: Path) -> None:
+    lane = begin(dev_no=(0, 1), max_batch_size=2 * K)
+    model: Any = lane.engine._model
+    calls: list[list[tuple[int, int]]] = []
+    prefill = model.prefill
+
+    def watched(chunks: Sequence[Any]) -> Any:
+        calls.append([(chunk.cache.slot_of(0)[0], chunk.end - chunk.start) for chunk in chunks])
+        return prefill(chunks)
+
+    model.prefill = watched
+    lengths = (40, 7, 18, 33)
+    for index, length in enumerate(lengths):
+        lane.ask(f"r{index}", f"r{index}", [index + 1] * length, count=4)
+    lane.run()
+    plain = plain_model(checkpoint)
+    for index, length in enumerate(lengths):
+        assert lane.answer(f"r{index}") == greedy(plain, [index + 1] * length, 4)
+    assert sum(length for call in calls for _, length in call) == sum(lengths)
+    assert all(len({card for card, _ in call}) == len(call) for call in calls)
+    both = [[length for _, length in call] for call in calls if len(call) == 2]
+    assert [16, 7] in both  # of unequal length, too
+    assert len(calls) <= 5  # one after the other they are nine
+
+
 def test_more_conversations_than_both_cards_hold_come_back_to_their_kv(
     begin: Begin, checkpoint: Path
 ) -> None:

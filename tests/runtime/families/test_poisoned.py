@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime.families.base import Prompt
+from runtime.families.base import PromptChunk
 from runtime.messages import Failed, Finished
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
@@ -41,10 +41,10 @@ def test_a_poisoned_prompt_fails_and_the_others_of_the_batch_do_not(
     prefill = Numbers.prefill
     faults = [Fault("nan_logits")]
 
-    def poisonous(model: Numbers, prompt: Prompt, *rest: Any) -> Any:
-        if prompt.token_ids == PROMPTS[poisoned] and faults:
+    def poisonous(model: Numbers, chunks: Sequence[PromptChunk]) -> Any:
+        if chunks[0].prompt.token_ids == PROMPTS[poisoned] and faults:
             FAULTS.inject(faults.pop())
-        return prefill(model, prompt, *rest)
+        return prefill(model, chunks)
 
     monkeypatch.setattr(Numbers, "prefill", poisonous)
     plain = plain_model(checkpoint)
