@@ -67,17 +67,18 @@ def building(progress: Callable[[str, float | None], None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _drop_what_was_built(error)
+        drop_what_it_holds(error)
         raise
     finally:
         TURN.give_back()
 
 
-def _drop_what_was_built(error: BaseException) -> None:
-    """Let go of the half-built model: the frames the error came through hold it, and its parts each other.
+def drop_what_it_holds(error: BaseException) -> None:
+    """Let go of what is on the device for the sake of work that ended with this error.
 
-    The vendor disposes of the submodel that failed, not of those before it; a compiled model that nobody
-    holds any more leaves the device.
+    The frames the error came through hold it, and often each other: the half-built model, whose submodels
+    before the one that failed the vendor does not dispose of, or the tensors between two networks. What
+    nobody holds any more leaves the device.
     """
     seen: set[int] = set()
     link: BaseException | None = error

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from runtime.building import drop_what_it_holds
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.detokenizer import StopStrings
 from runtime.device_call import DeviceCall
@@ -168,6 +169,7 @@ class Engine:
         model_id = self._model.info.model_id
         for request in self._scheduler.take_out(lambda _: True):
             self._fail(request, error.info)
+        drop_what_it_holds(error)
         self._dispose(save=False)
         self._post(ModelFailed(model_id, error.info))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from runtime import simulator
+from runtime.devices import activate
 from runtime.layout import LayoutRequest
-from runtime.messages import ModelUnloaded, UnloadModel
+from runtime.messages import ModelFailed, ModelUnloaded, UnloadModel
 from runtime.simulator.build import build_artifact
+from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.families.talk import Talk, prompt_ids, save_tokenizer
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
 from tests.simulator.test_qwen3_moe import make_moe
@@ -107,3 +111,22 @@ def test_a_mixture_refuses_other_layouts_in_words(
     mixture: Path, talk: Callable[..., Talk], layout: LayoutRequest, words: str
 ) -> None:
     assert words in talk(mixture, layout).refusal
+
+
+@pytest.mark.parametrize("fault", ["stall", "device_lost"])
+def test_of_a_mixture_that_fails_in_the_middle_nothing_stays_on_the_device(
+    folders: Path, talk: Callable[..., Talk], fault: str
+) -> None:
+    activate("simulated")
+    before = simulator.usage()[0].memory_used
+    chat = talk(folders / "qwen3_moe" / "artifact")
+    gc.disable()  # Python would find it some time later
+    try:
+        chat.send("failing", [FIRST])
+        FAULTS.inject(Fault(fault, nth=3))
+        chat.run()
+        assert any(isinstance(event, ModelFailed) for event in chat.events)
+        assert simulator.usage()[0].memory_used == before
+    finally:
+        gc.enable()
+        FAULTS.clear()
