@@ -1,12 +1,31 @@
-"""Why an answer has not begun yet, in words."""
+"""What an answer that has no more text yet is waiting for, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from runtime.messages import Queued
+from mblt_desktop.overdue import overdue_words
+from runtime.messages import CallOverdue, Event, PrefillProgress, Queued
 
 _LONGEST = 60
+
+
+def progress_words(
+    event: Event, asked: Callable[[str], str], *, begins: str, reads: str, button: str = "Stop"
+) -> str:
+    """The line under an answer that is not written on yet; empty for an event that says nothing about it.
+
+    `begins` is said when nothing more is waited for, `reads` names what the model reads, and `button` is the
+    one that ends the waiting for a device.
+    """
+    if isinstance(event, CallOverdue):
+        return overdue_words(event, button)
+    if isinstance(event, Queued):
+        return waiting_words(event, asked) or begins
+    if isinstance(event, PrefillProgress) and event.done < event.total:
+        reused = f", {event.cached} of them reused" if event.cached else ""
+        return f"Reading {reads}: {event.done} of {event.total} tokens{reused}"
+    return ""
 
 
 def waiting_words(event: Queued, asked: Callable[[str], str]) -> str:

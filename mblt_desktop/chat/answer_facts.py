@@ -8,9 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout
 
 from mblt_desktop.chat.candidates import CandidateTable
-from mblt_desktop.chat.reuse_words import reuse_words
 from mblt_desktop.chat.sampling import short_title, used_words
-from mblt_desktop.store.export import plural, seconds
+from mblt_desktop.result_words import plural, seconds
+from mblt_desktop.reuse_words import reuse_words
 from mblt_desktop.store.records import Message
 from mblt_desktop.widgets import Bar, Dot, Label, Section
 from runtime.messages import CandidatesReported, Reuse, Speculation, Timings, Usage

@@ -12,7 +12,7 @@ from mblt_desktop.chat.models import ChatModels
 from mblt_desktop.chat.sampling import request_for
 from mblt_desktop.chat.session import turns_of
 from mblt_desktop.context import AppContext
-from mblt_desktop.store.export import plural
+from mblt_desktop.result_words import plural
 from mblt_desktop.store.records import Conversation, Message, new_id
 from runtime.messages import Event, MeasurePrompt, PromptMeasured
 

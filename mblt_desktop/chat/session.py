@@ -7,18 +7,15 @@ arrives. The id of a request is the id of the message it fills.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.chat.sampling import request_for
 from mblt_desktop.context import AppContext
-from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import Attachment, Conversation, Message, MessageState, Result
-from mblt_desktop.waiting import waiting_words
+from mblt_desktop.waiting import progress_words
 from runtime.messages import (
-    CallOverdue,
     CandidatesReported,
     Event,
     Failed,
@@ -28,8 +25,6 @@ from runtime.messages import (
     ImagePart,
     LaneFaulted,
     Part,
-    PrefillProgress,
-    Queued,
     TextDelta,
     TextPart,
     Turn,
@@ -175,7 +170,9 @@ class ChatSession(QObject):
             self._keep_candidates(event)
         elif not run.stopping:
             run.waiting = True
-            self.status_changed.emit(message.id, _progress(event, self._context.dispatcher.asked))
+            asked = self._context.dispatcher.asked
+            words = progress_words(event, asked, begins="Waiting for the model…", reads="the conversation")
+            self.status_changed.emit(message.id, words)
 
     def _keep_candidates(self, event: CandidatesReported) -> None:
         self._candidates[event.request_id] = event
@@ -223,14 +220,3 @@ def turns_of(system_prompt: str, branch: list[Message]) -> tuple[Turn, ...]:
         else:
             turns.append(Turn(message.role, parts))
     return tuple(turns)
-
-
-def _progress(event: Event, asked: Callable[[str], str]) -> str:
-    if isinstance(event, CallOverdue):
-        return overdue_words(event)
-    if isinstance(event, Queued):
-        return waiting_words(event, asked) or "Waiting for the model…"
-    if isinstance(event, PrefillProgress):
-        reused = f", {event.cached} of them reused" if event.cached else ""
-        return f"Reading the conversation: {event.done} of {event.total} tokens{reused}"
-    return ""

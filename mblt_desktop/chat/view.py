@@ -27,7 +27,7 @@ from mblt_desktop.chat.stream import (
     Tail,
     Thought,
 )
-from mblt_desktop.store.export import answer_facts, left_out_words
+from mblt_desktop.result_words import left_out_words, result_facts
 from mblt_desktop.store.records import Message
 from mblt_desktop.theme import font
 
@@ -267,11 +267,11 @@ class MessageView:
         if self._status or message.state == "writing":
             cursor.insertText(self._status or "Answering…", formats.muted)
             return
-        left_out = left_out_words(message)
+        left_out = left_out_words(message.result)
         if left_out:
             cursor.insertText(left_out, formats.muted)
             cursor.insertBlock(formats.small(top=4, bottom=4))
-        facts = [] if user else answer_facts(message)
+        facts = [] if user else result_facts(message.result, message.device)
         if facts:
             # A line may break between facts, not inside one.
             cursor.insertText("  ·  ".join(fact.replace(" ", "\u00a0") for fact in facts), formats.muted)

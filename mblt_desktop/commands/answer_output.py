@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from mblt_desktop.chat.reuse_words import reuse_words
-from mblt_desktop.store.export import speculation_words
+from mblt_desktop.result_words import left_out_words, result_facts
+from mblt_desktop.reuse_words import reuse_words
+from mblt_desktop.store.records import Result
 from runtime.messages import Finished, ModelInfo, Reuse, Usage
 from runtime.sampling_params import ignored_penalties
 
@@ -18,23 +19,14 @@ def write(text: str) -> None:
 
 
 def summary(finished: Finished) -> str:
-    """One line for people."""
-    usage, timings = finished.usage, finished.timings
-    rate = timings.tokens_per_second(usage.completion)
-    more = [f"{finished.left_out} earlier turns left out"] if finished.left_out else []
-    more += [speculation_words(finished.speculation)] if finished.speculation else []
-    more += [f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)]
-    return " · ".join(
-        (
-            "— tok/s" if rate is None else f"{rate:.1f} tok/s",
-            f"first token {timings.first_token:.2f} s",
-            f"{usage.completion} tokens",
-            f"prompt {usage.prompt}: {usage.cached} reused, {usage.new} new",
-            f"stopped: {finished.reason}",
-            *more,
-            finished.device,
-        )
-    )
+    """Two lines for people: the facts, and how the prompt met what was kept of the conversation."""
+    result = Result.of(finished)
+    facts = [
+        left_out_words(result),
+        *(f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)),
+        *result_facts(result, finished.device),
+    ]
+    return " · ".join(fact for fact in facts if fact) + f"\n{reuse_words(finished.usage, finished.reuse)}"
 
 
 def document(text: str, info: ModelInfo, finished: Finished) -> dict[str, object]:

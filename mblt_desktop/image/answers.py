@@ -15,17 +15,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QTextBrowser, QVBoxLayout, QWidget
 
-from mblt_desktop.store.records import ImageAnswer, Result
+from mblt_desktop.result_words import result_facts
+from mblt_desktop.reuse_words import reuse_words
+from mblt_desktop.store.records import ImageAnswer
 from mblt_desktop.theme import current_theme, font, theme_manager
 from mblt_desktop.widgets import IconButton, Label
-from runtime.messages import StopReason
 
-_ENDINGS: dict[StopReason, str] = {
-    "length": "stopped at the longest answer allowed",
-    "context": "stopped: the model's context is full",
-    "cancelled": "stopped by you",
-    "stop_string": "stopped at a stop text",
-}
 _MARKDOWN = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 
 
@@ -148,7 +143,7 @@ class AnswerCard(QFrame):
         self.text.setVisible(bool(answer.text))
         self._copy.setVisible(bool(answer.text))
         self._status.set_tone("bad" if answer.result.error else "muted")
-        self._status.setText(result_words(answer))
+        self._status.setText(_status_words(answer))
 
     @Slot()
     def _on_copy_clicked(self) -> None:
@@ -202,21 +197,10 @@ class AnswerList(QWidget):
         return self._cards.get(answer_id)
 
 
-def result_words(answer: ImageAnswer) -> str:
-    """Speed, counts, device and how it ended; or the error."""
-    result: Result = answer.result
+def _status_words(answer: ImageAnswer) -> str:
+    """The facts, and how the prompt met what was kept of the pictures; or the error."""
+    result = answer.result
     if result.error is not None:
         return result.error.sentence()
-    parts = []
-    if result.timings is not None and result.usage is not None:
-        rate = result.timings.tokens_per_second(result.usage.completion)
-        if rate is not None:
-            parts.append(f"{rate:.1f} tokens/s")
-        if result.timings.first_token:
-            parts.append(f"first token {result.timings.first_token:.2f} s")
-        parts.append(f"{result.usage.completion} tokens")
-        parts.append(f"prompt {result.usage.prompt}: {result.usage.cached} reused, {result.usage.new} new")
-    if result.reason in _ENDINGS:
-        parts.append(_ENDINGS[result.reason])
-    parts += [words for words in (answer.model, answer.device) if words]
-    return " · ".join(parts)
+    facts = " · ".join(result_facts(result, answer.model, answer.device))
+    return facts if result.usage is None else f"{facts}\n{reuse_words(result.usage, result.reuse)}"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.overdue import overdue_words
 from mblt_desktop.store.records import ImageAnswer, ImageRecord, Result, new_id
-from mblt_desktop.waiting import waiting_words
+from mblt_desktop.waiting import progress_words
 from runtime.messages import (
     CallOverdue,
     Event,
@@ -20,8 +18,6 @@ from runtime.messages import (
     Generate,
     ImagePart,
     ModelInfo,
-    PrefillProgress,
-    Queued,
     TextDelta,
     TextPart,
     Turn,
@@ -30,6 +26,7 @@ from runtime.settings import sampling_request
 
 PAINT_MS = 30
 SAVE_SECONDS = 1.0
+LOOKING = "Looking at the picture…"
 
 
 @dataclass(slots=True)
@@ -87,7 +84,7 @@ class Asking(QObject):
         answer = run.answer
         self._context.store.images.save_answer(answer)
         self.started.emit(answer)
-        self.status_changed.emit(answer.id, "Looking at the picture…")
+        self.status_changed.emit(answer.id, LOOKING)
         self._context.dispatcher.watch(run.request_id, self._on_event, answer.question)
         pictures = tuple(ImagePart(record.path) for record in records)
         self._context.submit(
@@ -122,9 +119,12 @@ class Asking(QObject):
             self._end(run, answer)
         elif isinstance(event, Failed):
             self._end(run, replace(run.answer, text=run.text, result=Result(error=event.error)))
-        elif not run.stopping and (words := _progress_words(event, self._context.dispatcher.asked)):
-            run.overdue = isinstance(event, CallOverdue)
-            self.status_changed.emit(run.answer.id, words)
+        elif not run.stopping:
+            asked = self._context.dispatcher.asked
+            words = progress_words(event, asked, begins=LOOKING, reads="the picture")
+            if words:
+                run.overdue = isinstance(event, CallOverdue)
+                self.status_changed.emit(run.answer.id, words)
 
     def _add_text(self, run: _Run, text: str) -> None:
         first, run.overdue = not run.began or run.overdue, False
@@ -166,13 +166,3 @@ def as_kept(model: ModelInfo, question: str) -> tuple[str, str]:
     if not model.only_describes:
         return question, ""
     return "Describe", f"{question} " if question else ""
-
-
-def _progress_words(event: Event, asked: Callable[[str], str]) -> str:
-    if isinstance(event, CallOverdue):
-        return overdue_words(event)
-    if isinstance(event, Queued):
-        return waiting_words(event, asked) or "Looking at the picture…"
-    if isinstance(event, PrefillProgress) and event.done < event.total:
-        return f"Reading: {event.done} of {event.total} tokens, {event.cached} reused"
-    return ""

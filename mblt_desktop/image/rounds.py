@@ -15,13 +15,11 @@ from typing import Literal
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.image.asking import as_kept
-from mblt_desktop.overdue import overdue_words
+from mblt_desktop.image.asking import LOOKING, as_kept
 from mblt_desktop.store.records import ImageAnswer, ImageRecord, ImageRound, Result, new_id
-from mblt_desktop.waiting import waiting_words
+from mblt_desktop.waiting import progress_words
 from runtime.errors import DeviceError, ErrorInfo, ModelNotLoadedError
 from runtime.messages import (
-    CallOverdue,
     Event,
     Failed,
     Finished,
@@ -32,7 +30,6 @@ from runtime.messages import (
     ModelFailed,
     ModelInfo,
     ModelUnloaded,
-    PrefillProgress,
     Queued,
     TextDelta,
     TextPart,
@@ -244,13 +241,11 @@ class Rounds(QObject):
             self._say(item, event)
 
     def _say(self, item: Item, event: Event) -> None:
-        if isinstance(event, CallOverdue):
-            item.words = overdue_words(event, "Stop all")
-        elif isinstance(event, Queued):
+        if isinstance(event, Queued):
             item.state = "waiting"
-            item.words = waiting_words(event, self._context.dispatcher.asked) or "Looking at the picture…"
-        elif isinstance(event, PrefillProgress):
-            item.words = "Looking at the picture…"
+        asked = self._context.dispatcher.asked
+        words = progress_words(event, asked, begins=LOOKING, reads="the picture", button="Stop all")
+        item.words = words or item.words
         self._tell_soon()
 
     def _finished(self, item: Item, event: Finished) -> None:

@@ -33,12 +33,14 @@ def test_the_answer_goes_to_standard_output_and_its_facts_to_the_other(
     assert run("-m", model, "-p", CAPITAL, "--temperature", "0") == 0
     output = capsys.readouterr()
     assert "Paris" in output.out
-    facts = output.err.strip().split(" · ")
+    line, reuse = output.err.strip().splitlines()
+    facts = line.split(" · ")
     assert facts[0].endswith("tok/s")
     assert facts[1].startswith("first token ")
     assert facts[3].startswith("prompt ")
     assert "0 reused" in facts[3]
-    assert facts[4:] == ["stopped: end", "Simulated ARIES (CPU)"]
+    assert facts[4:] == ["stopped: by itself", "Simulated ARIES (CPU)"]
+    assert reuse.endswith("prompt tokens were computed because this is the first turn of the conversation.")
 
 
 def test_one_json_document_with_the_layout_that_took_effect_and_a_trace(
@@ -99,7 +101,7 @@ def test_the_prompt_may_be_piped_in_and_a_stop_string_ends_the_answer(
     output = capsys.readouterr()
     assert output.out.strip()
     assert "Paris" not in output.out
-    assert "stopped: stop_string" in output.err
+    assert "stopped: stop text" in output.err
 
 
 @pytest.mark.parametrize(

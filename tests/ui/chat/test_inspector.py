@@ -15,6 +15,7 @@ from runtime.messages import (
     DrawnToken,
     Generate,
     PrefillProgress,
+    Reuse,
     Speculation,
 )
 from runtime.sampling_params import UsedValue
@@ -188,3 +189,13 @@ def test_an_answer_that_is_read_again_says_so_until_it_goes_on(qtbot, pane, host
     assert "18 of 58" not in pane.transcript.toPlainText()
     script.answer(request, " End.")
     assert "First half, second half. End." in pane.transcript.toPlainText()
+
+
+def test_the_inspector_says_how_much_was_reused_and_why_no_more(pane, host, script, qtbot) -> None:
+    request = script.ask("Hello?")
+    host.post(replace(finished(request), reuse=Reuse(560, "edited", 540, "<b>x</b>", 3)))
+    qtbot.waitUntil(lambda: not script.pane.session.runs)
+    assert pane.inspector.answer.words.text() == (
+        "540 of 571 prompt tokens were reused, 31 were computed because an earlier turn was edited or "
+        "replaced: token 541, “<b>x</b>”, is the first that differs."
+    )

@@ -96,7 +96,7 @@ def test_the_answer_streams_and_is_saved_with_its_statistics(
     qtbot.waitUntil(lambda: "".join(painted) == "A red circle.")
     with qtbot.waitSignal(asker.ended):
         bridge.host.post(Finished(key, "end", USAGE, TIMINGS, "Simulated ARIES (CPU)"))
-    assert statuses[-2:] == ["Reading: 90 of 100 tokens, 80 reused", "Writing…"]
+    assert statuses[-2:] == ["Reading the picture: 90 of 100 tokens, 80 of them reused", "Writing…"]
     (answer,) = context.store.images.answers(record.id)
     assert (answer.question, answer.text) == ("What is it?", "A red circle.")
     assert answer.result.usage == USAGE

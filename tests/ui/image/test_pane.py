@@ -26,6 +26,7 @@ from runtime.messages import (
     ListModels,
     ModelInfo,
     ModelLoaded,
+    Reuse,
     TextDelta,
     TextPart,
     Timings,
@@ -35,6 +36,7 @@ from tests.ui.conftest import RecordingShell, ScriptedBridge
 from tests.ui.image.conftest import drop_data, drop_on
 
 Photo = Callable[..., Path]
+REUSE = Reuse(90, "image", 80)
 USAGE, TIMINGS = Usage(100, 80, 21), Timings(0.1, 0.0, 0.0, 0.5, 2.0, 0.6, 2.6)
 
 
@@ -154,7 +156,9 @@ def test_the_gallery_is_there_after_a_restart(
     source = photo("kept.png", "red")
     add(qtbot, pane, source)
     (record,) = context.store.images.list()
-    answer = ImageAnswer(record.id, "What?", "A **red** field.", result=Result("end", USAGE, TIMINGS))
+    answer = ImageAnswer(
+        record.id, "What?", "A **red** field.", result=Result("end", USAGE, TIMINGS, reuse=REUSE)
+    )
     context.store.images.save_answer(answer)
     source.unlink()
     again = ImagePane(context)
@@ -163,8 +167,11 @@ def test_the_gallery_is_there_after_a_restart(
     qtbot.waitUntil(lambda: shown(again) == [QSize(60, 40)])
     (card,) = again.ask.answers.cards
     assert card.text.toPlainText() == "A red field."
-    assert card.status.startswith("10.0 tokens/s · first token 0.60 s · 21 tokens")
-    assert "80 reused, 20 new" in card.status
+    assert card.status == (
+        "10.0 tok/s · first token 0.60 s · 21 tokens · prompt 100: 80 reused, 20 new · stopped: by itself\n"
+        "80 of 100 prompt tokens were reused, 20 were computed because a picture changed: token 81 is the "
+        "first that differs."
+    )
     again.loader.close()
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 
-from mblt_desktop.chat.reuse_words import reuse_words
+from mblt_desktop.reuse_words import reuse_words
 from mblt_desktop.store.records import Result, result_from_json, result_to_json
 from runtime.messages import MissCause, Reuse, Usage
-from tests.ui.chat.conftest import finished
 
 
 @pytest.mark.parametrize(
@@ -63,13 +61,3 @@ def test_it_is_stored_with_the_message_and_old_rows_stay_readable() -> None:
     result = Result("end", Usage(571, 12, 9), reuse=Reuse(560, "edited", 12, "kind", 3))
     assert result_from_json(result_to_json(result)) == result
     assert result_from_json('{"reason": "end"}') == Result("end")
-
-
-def test_the_inspector_says_it(pane, host, script, qtbot) -> None:
-    request = script.ask("Hello?")
-    host.post(replace(finished(request), reuse=Reuse(560, "edited", 540, "<b>x</b>", 3)))
-    qtbot.waitUntil(lambda: not script.pane.session.runs)
-    assert pane.inspector.answer.words.text() == (
-        "540 of 571 prompt tokens were reused, 31 were computed because an earlier turn was edited or "
-        "replaced: token 541, “<b>x</b>”, is the first that differs."
-    )
