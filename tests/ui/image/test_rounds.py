@@ -203,9 +203,8 @@ def test_after_a_quit_what_was_answered_is_kept_and_the_rest_is_gone_on_with(
     engine.cancelled("b", "Half an ans")  # the end of the program, not of the user
     engine.cancelled("c")
     assert not rounds.running
-    reopened = Store(context.paths.database)
-    context.store.close()
-    context.store = reopened
+    assert context.store.close()
+    context.store = reopened = Store(context.paths.database)
     later = Rounds(context)
     assert states(later) == ["answered", "left", "left", "left", "left"]
     assert later.asked == rounds.asked
