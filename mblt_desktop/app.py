@@ -9,7 +9,6 @@ import platform
 import signal
 import socket
 import sys
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from types import FrameType
@@ -34,7 +33,7 @@ from mblt_desktop.paths import Paths, default_paths
 from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.store.store import Store
 from mblt_desktop.theme import ThemeMode, apply_theme
-from runtime.config import DeviceChoice, RuntimeConfig
+from runtime.config import DeviceChoice
 from runtime.errors import StorageError
 from runtime.layout_settings import with_parts
 from runtime.messages import Event, JobFinished, LaneFaulted, SetEngineOptions
@@ -58,7 +57,7 @@ class Application(QObject):
         theme = apply_theme(app, cast("ThemeMode", self.preferences.text("appearance.theme")))
         choice = device or cast("DeviceChoice", self.preferences.text("layout.device"))
         self.store = Store(paths.database)
-        self.bridge = RuntimeBridge(_runtime_config(paths, choice, self.preferences))
+        self.bridge = RuntimeBridge(configured(paths.data, choice, self.preferences.get))
         self.dispatcher = Dispatcher(self.bridge)
         self.devices = DeviceMonitor(choice)
         self.context = AppContext(
@@ -132,11 +131,6 @@ class Application(QObject):
     @Slot(object)
     def _on_lane_faulted(self, event: LaneFaulted) -> None:
         self.window.show_error(event.error)
-
-
-def _runtime_config(paths: Paths, device: DeviceChoice, preferences: Preferences) -> RuntimeConfig:
-    get = preferences.get
-    return replace(configured(paths.data, device, get), engine=engine_options(get))
 
 
 def run_app(files: list[Path] | None = None, device: DeviceChoice | None = None) -> int:

@@ -10,14 +10,15 @@ from mblt_desktop.settings import file
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.errors import ErrorInfo, SettingError
 from runtime.setting_types import SettingValue
-from runtime.settings import SETTINGS
+from runtime.settings import SETTINGS, engine_options
 
 
 def configured(data_dir: Path, device: DeviceChoice, get: Callable[[str], SettingValue]) -> RuntimeConfig:
-    """The runtime's limits as `get` (by setting key) returns them."""
+    """The runtime's limits, and how it keeps KV, as `get` (by setting key) returns them."""
     return RuntimeConfig(
         data_dir,
         device,
+        engine_options(get),
         stall_seconds=float(cast("int", get("advanced.stall_seconds"))),
         load_stall_seconds=float(cast("int", get("advanced.load_stall_seconds"))),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from mblt_desktop.configuration import configured, settings_of
 from mblt_desktop.overdue import overdue_words
 from mblt_desktop.paths import default_paths
-from runtime.config import RuntimeConfig
+from runtime.config import EngineOptions, RuntimeConfig
 from runtime.devices import activate, limit_calls
 from runtime.layout import LayoutRequest
 from runtime.layout_check import validate_for
@@ -18,12 +19,16 @@ from runtime.settings import device_from_args
 
 
 def config_for(args: argparse.Namespace) -> RuntimeConfig:
-    """The runtime on the device that was asked for, with the limits of the user's settings file."""
+    """The runtime on the device that was asked for, as the user's settings file has it."""
     paths = default_paths()
     get, problems = settings_of(paths.settings_file)
     for problem in problems:
         print(f"warning: {problem.sentence()}", file=sys.stderr)  # noqa: T201 - the command line's output
-    return configured(paths.data, device_from_args(args), get)
+    config = configured(paths.data, device_from_args(args), get)
+    # A command's conversation ends with it: nothing on the disk would ever be used, and what is measured
+    # neither.
+    kv = replace(config.engine.kv, keep_on_disk=False, calibrate=False)
+    return replace(config, engine=EngineOptions(kv))
 
 
 def check_layout(layout: LayoutRequest, folder: Path, config: RuntimeConfig) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from mblt_desktop import cli
 from mblt_desktop.paths import default_paths
-from runtime.config import RuntimeConfig
+from runtime.config import KvOptions, RuntimeConfig
 from runtime.host import Host
 from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.audio.media import SAMPLE
@@ -86,11 +86,9 @@ def test_a_wrong_layout_is_refused_before_the_large_packages_are_imported() -> N
     assert done.stdout == "1 []\n"
 
 
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("command", [CHAT, SPEECH], ids=["chat", "transcribe"])
-def test_a_command_keeps_the_time_limits_of_the_settings(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[RuntimeConfig]:
+    """What the runtime is told at its start, which is where the command ends."""
     seen: list[RuntimeConfig] = []
 
     def note(_host: Host, config: RuntimeConfig, *_: object) -> None:
@@ -98,17 +96,40 @@ def test_a_command_keeps_the_time_limits_of_the_settings(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Host, "__init__", note)
+    return seen
+
+
+def write_settings(text: str) -> None:
     file = default_paths().settings_file
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({"advanced.stall_seconds": 17, "advanced.load_stall_seconds": 5}))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("command", [CHAT, SPEECH], ids=["chat", "transcribe"])
+def test_a_command_keeps_the_time_limits_of_the_settings(
+    command: tuple[str, ...], told: list[RuntimeConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_settings(json.dumps({"advanced.stall_seconds": 17, "advanced.load_stall_seconds": 5}))
     assert cli.main(list(command)) == cli.INTERRUPTED
     # 5 is less than the setting takes: the default stands for it.
-    assert [(config.stall_seconds, config.load_stall_seconds) for config in seen] == [(17.0, 600.0)]
+    assert [(config.stall_seconds, config.load_stall_seconds) for config in told] == [(17.0, 600.0)]
     assert capsys.readouterr().err == ""
-    file.write_text("{")
+    write_settings("{")
     assert cli.main(list(command)) == cli.INTERRUPTED
-    assert seen[-1].stall_seconds == 60.0
+    assert told[-1].stall_seconds == 60.0
     assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_command_keeps_kv_as_the_settings_say_but_not_beyond_its_end(told: list[RuntimeConfig]) -> None:
+    values = {"kv_conversations": 3, "kv_host_mib": 99, "kv_minimum_hit": 7, "kv_load_margin": 0.4}
+    stored = {f"advanced.{name}": value for name, value in values.items()}
+    write_settings(json.dumps(stored | {"advanced.kv_calibrate": True, "storage.keep_kv": True}))
+    assert cli.main(list(CHAT)) == cli.INTERRUPTED
+    assert [config.engine.kv for config in told] == [KvOptions(3, 99, 7, 0.4)]
+    assert not told[0].engine.kv.keep_on_disk
+    assert not told[0].engine.kv.calibrate
 
 
 @pytest.mark.usefixtures("installed")
@@ -116,9 +137,7 @@ def test_a_command_keeps_the_time_limits_of_the_settings(
 def test_a_device_that_does_not_answer_is_said(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = default_paths().settings_file
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({"advanced.stall_seconds": 5}))
+    write_settings(json.dumps({"advanced.stall_seconds": 5}))
     FAULTS.inject(Fault("slow_core", value=6.5, nth=3))
     try:
         assert cli.main([*command, "--device", "simulated"]) == 0

@@ -129,3 +129,34 @@ def test_without_a_request_it_ends_by_itself(tmp_path: Path) -> None:
         pass
     assert sum(count for _, count in model.calls) == 3 * 512
     engine.close()
+
+
+def test_the_block_and_the_lengths_of_the_settings_are_what_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Noting] = []
+    monkeypatch.setattr("runtime.kv_keeper.CostModel", lambda *rule: made.append(Noting(*rule)) or made[-1])
+    model = ScriptedModel(context_length=600, prefill_chunk=64)
+    options = KvOptions(calibrate=True, block=48, calibration_blocks=(5, 1, 3, 13))
+    config = RuntimeConfig(tmp_path, engine=EngineOptions(options))
+    engine = Engine(config, lambda _: None, CancelMarks(), load=lambda *_: model)
+    engine.handle(LoadModel("scripted", "", LayoutRequest()))
+    while engine.step():
+        pass
+    # 1, 3 and 5 blocks; 13 are more than the context holds.
+    assert [count for _, count in model.calls] == 3 * [48, 64, 32, 64, 32]
+    (costs,) = made
+    assert (costs.block, costs.lengths) == (48, [48, 144, 240])
+    engine.close()
+
+
+class Noting(CostModel):
+    """Remembers the lengths it is told about."""
+
+    def __init__(self, *rule: float) -> None:
+        super().__init__(*rule)  # type: ignore[arg-type]
+        self.lengths: list[int] = []
+
+    def observe_prefill(self, tokens: int, seconds: float) -> None:
+        self.lengths.append(tokens)
+        super().observe_prefill(tokens, seconds)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.config import EngineOptions, KvOptions
+from runtime.config import EngineOptions, KvOptions, RuntimeConfig
 from runtime.errors import SettingError
 from runtime.layout import LayoutRequest, PartLayout
 from runtime.sampling_params import SamplingRequest
@@ -208,6 +209,22 @@ def test_a_request_is_read_from_any_source_of_values() -> None:
     values = {"sampling.temperature": 0.3, "sampling.stop": ("x",)}
     request = sampling_request(lambda key: values.get(key, SETTINGS[key].default))
     assert request == SamplingRequest(temperature=0.3, stop=("x",))
+
+
+def test_the_defaults_are_the_ones_that_are_promised() -> None:
+    promised: dict[str, object] = {
+        "conversations": 16,
+        "host_mib": 4096,
+        "minimum_hit": 0,
+        "load_margin": 0.9,
+        "ewma_weight": 0.3,
+        "block": 128,
+        "calibration_blocks": (1, 2, 4, 8),
+    }
+    assert {name: SETTINGS[f"advanced.kv_{name}"].default for name in promised} == promised
+    assert {name: getattr(RuntimeConfig(Path()).engine.kv, name) for name in promised} == promised
+    assert SETTINGS["advanced.kv_calibrate"].default is True
+    assert SETTINGS["storage.keep_kv"].default is False
 
 
 def test_the_engine_is_given_what_the_settings_say() -> None:

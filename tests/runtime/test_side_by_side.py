@@ -12,7 +12,7 @@ import pytest
 
 from runtime import host as host_module
 from runtime import simulator
-from runtime.config import DeviceChoice, RuntimeConfig
+from runtime.config import DeviceChoice, EngineOptions, KvOptions, RuntimeConfig
 from runtime.device_call import DeviceCall
 from runtime.devices import activate, vendor_stack
 from runtime.engine import Engine
@@ -27,6 +27,7 @@ from runtime.messages import (
     ForgetConversation,
     ModelFailed,
     ModelUnloaded,
+    SetEngineOptions,
     TextDelta,
     UnloadModel,
 )
@@ -183,6 +184,22 @@ def test_a_forgotten_conversation_is_forgotten_by_every_model(start: Callable[..
         runtime.answer(f"{model_id}2")
         ended = runtime.wait(Finished, lambda event, wanted=f"{model_id}2": event.request_id == wanted)
         assert ended.usage.cached == 0
+
+
+def test_other_settings_reach_every_model_and_those_that_are_loaded_later(
+    start: Callable[..., Runtime],
+) -> None:
+    runtime = start()
+    runtime.loaded("a", "0:0:0")
+    runtime.host.submit(SetEngineOptions(EngineOptions(KvOptions(conversations=1))))
+    runtime.loaded("b", "0:1:0")
+    for model_id in "ab":
+        for number, conversation in enumerate(("first", "second", "second", "first")):
+            request = f"{model_id}{number}"
+            runtime.ask(model_id, request, conversation=f"{model_id} {conversation}")
+            runtime.answer(request)
+    ended = runtime.of(Finished)
+    assert [event.usage.cached for event in ended] == [0, 0, len(PROMPT) - 1, 0] * 2
 
 
 def test_a_model_that_gives_way_has_left_before_the_next_one_needs_its_memory(

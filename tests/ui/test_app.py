@@ -16,7 +16,9 @@ from mblt_desktop.crash import CrashLog, FaultReporter
 from mblt_desktop.display import DisplayError, prepare_display
 from mblt_desktop.paths import Paths
 from mblt_desktop.theme import DARK, current_theme
+from runtime.config import KvOptions
 from runtime.errors import CorruptStoreError
+from runtime.settings import ENGINE_KEYS
 from tests.test_boundaries import HEAVY
 
 
@@ -219,6 +221,31 @@ def test_the_theme_follows_its_setting(qtbot, qapp, paths: Paths):
     program = Application(qapp, paths, "simulated")
     program.preferences.set("appearance.theme", "dark")
     assert current_theme() is DARK
+    assert program.shut_down()
+
+
+def test_the_settings_of_kept_kv_are_the_engines_at_start_and_with_every_change(qtbot, qapp, paths: Paths):
+    paths.settings_file.parent.mkdir(parents=True)
+    paths.settings_file.write_text('{"advanced.kv_conversations": 5}')
+    program = Application(qapp, paths, "simulated")
+    assert program.bridge.host.config.engine.kv == KvOptions(calibrate=True, conversations=5)
+    changes = {
+        "advanced.kv_conversations": 3,
+        "advanced.kv_host_mib": 99,
+        "advanced.kv_minimum_hit": 7,
+        "advanced.kv_load_margin": 0.4,
+        "advanced.kv_ewma_weight": 0.7,
+        "advanced.kv_calibrate": False,
+        "advanced.kv_block": 32,
+        "advanced.kv_calibration_blocks": (3, 9),
+        "storage.keep_kv": True,
+        "storage.kv_mib": 77,
+    }
+    assert set(changes) == ENGINE_KEYS
+    for key, value in changes.items():
+        program.preferences.set(key, value)
+    expected = KvOptions(3, 99, 7, 0.4, 0.7, False, 32, (3, 9), True, 77)
+    assert program.bridge.host.config.engine.kv == expected
     assert program.shut_down()
 
 
