@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from mblt_desktop.chat.session import ChatSession
 from mblt_desktop.context import AppContext
 from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.image.asking import Asking
@@ -109,6 +110,39 @@ def test_a_question_asked_now_comes_before_the_round_and_nothing_is_lost(
         assert answer.text == right(plain, record, QUESTION)
     (now,) = context.store.images.answers(pictures[4].id)
     assert now.text == right(plain, pictures[4], NOW)
+
+
+def test_a_chat_with_the_same_model_comes_before_the_round(
+    qtbot: QtBot,
+    context: AppContext,
+    plain: Model,
+    pictures: list[ImageRecord],
+    load: Callable[[Path], ModelInfo],
+) -> None:
+    info = load(plain.artifact)
+    rounds, chat = Rounds(context), ChatSession(context)
+    conversation = context.store.conversations.create()
+    ended: list[str] = []
+    words: set[str] = set()
+
+    def watch(event: Event) -> None:
+        words.update(item.words for item in rounds.items)
+        if isinstance(event, Finished):
+            ended.append(event.request_id)
+        elif isinstance(event, TextDelta) and not context.store.conversations.tree(conversation.id).all():
+            chat.send(conversation, NOW, info.model_id, info.title)
+
+    context.dispatcher.event_received.connect(watch)
+    rounds.start(info, pictures[:3], QUESTION, again=False)
+    qtbot.waitUntil(lambda: not rounds.running and not chat.runs, timeout=PATIENCE)
+    asked, answer = context.store.conversations.tree(conversation.id).all()
+    assert ended[0] == answer.id
+    assert answer.text == plain.text(plain.answer([user(NOW)], TOKENS))
+    assert f"Waits while somebody asks: “{NOW}”" in words
+    assert asked.text == NOW
+    for record in pictures[:3]:
+        (kept,) = context.store.images.answers(record.id)
+        assert kept.text == right(plain, record, QUESTION)
 
 
 def test_a_batch_model_answers_about_as_many_pictures_at_once_as_it_can(
