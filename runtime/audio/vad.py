@@ -7,6 +7,7 @@ length of the blocks changes nothing.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,6 +76,12 @@ class SileroVad:
         self._hidden = np.zeros(_STATE, np.float32)
         self._cell = np.zeros(_STATE, np.float32)
         self._context = np.zeros(_CONTEXT, np.float32)
+
+    def for_another_stream(self) -> SileroVad:
+        """A detector for a stream of its own, with the same network in memory."""
+        other = copy.copy(self)
+        other.reset()
+        return other
 
     def probabilities(self, samples: Samples) -> NDArray[np.float32]:
         """One probability per frame; the number of samples is a multiple of FRAME."""

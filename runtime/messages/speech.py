@@ -41,7 +41,8 @@ class Transcribe:
     word_times: bool
     submitted_ns: int
     priority: Priority = "background"
-    """Files come one after the other; what somebody has just said goes before those that wait."""
+    """Files come one after the other; what somebody has just said goes before those that wait, and one that
+    has begun gives way to it after the window it is in."""
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -75,4 +76,5 @@ class Transcribed:
     segments: tuple[Segment, ...]
     engine: str
     elapsed: float
+    """Seconds of work on it; the time for which it gave way to others is not counted."""
     warnings: tuple[str, ...] = ()

@@ -1,8 +1,12 @@
-"""One file on its way to a transcript, a block of sound at a time."""
+"""One file on its way to a transcript, a window of speech at a time.
+
+Between two windows it can be left alone while others are dealt with: all that it needs to go on is its own.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,27 +44,29 @@ class TranscribeJob:
         self._engine = engine
         self._post = post
         self._cancelled = cancelled
-        self._started = time.perf_counter()
+        self._seconds = 0.0
         self._language = _known_language(command.language, engine)
         self._last_guess = ""
         self._file = AudioFile(Path(command.source))
         self._blocks = self._file.blocks()
         # The model's window, of which the end stays silent so that the last word is complete.
         self._windower = Windower(vad, longest=engine.info.context_length - SILENT_END)
+        self._windows: deque[Window] = deque()
+        self._ended = False
         self._segments: list[Segment] = []
         self._doubts: list[str] = []
 
     def advance(self) -> bool:
-        """Deal with the next block; False when the file is done."""
-        block = self._decode()
-        if block is None:
-            self._transcribe(self._windower.finish())
-            return False
-        with RECORDER.span("voice activity", request=self.command.request_id):
-            windows = self._windower.feed(block)
-        self._transcribe(windows)
-        self._say_progress()
-        return True
+        """Deal with the next block, and with one window at most; False when the file is done."""
+        started = time.perf_counter()
+        if not self._windows:
+            self._listen()
+        if self._windows:
+            self._transcribe(self._windows.popleft())
+        if not self._windows and not self._ended:
+            self._say_progress()
+        self._seconds += time.perf_counter() - started
+        return bool(self._windows) or not self._ended
 
     def result(self) -> Transcribed:
         """The transcript, once `advance` has said that the file is done."""
@@ -72,13 +78,23 @@ class TranscribeJob:
             language=(self._language or self._last_guess) if self._segments else "",
             segments=tuple(self._segments),
             engine=self._engine.title,
-            elapsed=time.perf_counter() - self._started,
+            elapsed=self._seconds,
             warnings=warnings if self._segments else (NO_SPEECH, *warnings),
         )
 
     def close(self) -> None:
         """Release the file."""
         self._file.close()
+
+    def _listen(self) -> None:
+        """Take the next block, and the windows that it completes."""
+        block = self._decode()
+        if block is None:
+            self._ended = True
+            self._windows.extend(self._windower.finish())
+            return
+        with RECORDER.span("voice activity", request=self.command.request_id):
+            self._windows.extend(self._windower.feed(block))
 
     def _decode(self) -> Samples | None:
         with RECORDER.span("decode audio", request=self.command.request_id):
@@ -90,18 +106,15 @@ class TranscribeJob:
             duration = None
         self._post(TranscribeProgress(self.command.request_id, position, duration))
 
-    def _transcribe(self, windows: list[Window]) -> None:
-        for window in windows:
-            if self._cancelled():
-                return
-            task = Task(
-                self.command.request_id,
-                self._language or self._guess(window),
-                self.command.word_times,
-                self._cancelled,
-            )
-            for segment in self._engine.transcribe(window, task):
-                self._keep(segment)
+    def _transcribe(self, window: Window) -> None:
+        if self._cancelled():
+            return
+        language = self._language or self._guess(window)
+        if self._cancelled():
+            return
+        task = Task(self.command.request_id, language, self.command.word_times, self._cancelled)
+        for segment in self._engine.transcribe(window, task):
+            self._keep(segment)
 
     def _keep(self, segment: Segment) -> None:
         self._segments.append(segment)

@@ -1,4 +1,8 @@
-"""The speech lane: loads speech models and transcribes files, one after the other."""
+"""The speech lane: loads speech models and transcribes files, one after the other.
+
+What somebody has just said does not wait for a file of an hour: between two of its windows the file is
+parked, and it goes on where it was once that is written down.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import takewhile
 from pathlib import Path
 
 from runtime.audio.vad import SileroVad
@@ -46,7 +51,10 @@ class SpeechService:
         self._engine: SpeechEngine | None = None
         self._vad: SileroVad | None = None
         self._job: TranscribeJob | None = None
-        self._said_positions: dict[str, int] = {}
+        self._parked: TranscribeJob | None = None
+        """A file that has begun and gave way; never there beside another one in the background that runs."""
+        self._parked_ns = 0
+        self._said: dict[str, Queued] = {}
 
     def open(self) -> None:
         """Name the thread; models are loaded on command."""
@@ -72,18 +80,24 @@ class SpeechService:
         return place
 
     def step(self) -> bool:
-        """Deal with one block of the current file, or begin the next; True while there is more."""
+        """Deal with a window of the current file, or take another file; True while there is more."""
         self._drop_cancelled()
-        if self._job is not None:
+        if self._gives_way():
+            self._park()
+            self._begin(self._waiting.popleft())
+        elif self._job is not None:
             self._advance(self._job)
+        elif self._parked is not None:
+            self._go_on(self._parked)
         elif self._waiting:
             self._begin(self._waiting.popleft())
-        return self._job is not None or bool(self._waiting)
+        return self._job is not None or self._parked is not None or bool(self._waiting)
 
     def close(self) -> None:
-        """Release the file and the model."""
-        if self._job is not None:
-            self._job.close()
+        """Release the files and the model."""
+        for job in (self._job, self._parked):
+            if job is not None:
+                job.close()
         if self._engine is not None:
             with self._call.made_for():
                 self._engine.close()
@@ -135,13 +149,37 @@ class SpeechService:
             )
         if self._vad is None:
             self._vad = SileroVad()
-        return TranscribeJob(command, self._engine, self._vad, self._post, self._watched(command.request_id))
+        # A file that is parked goes on with its own stream.
+        vad = self._vad.for_another_stream()
+        return TranscribeJob(command, self._engine, vad, self._post, self._watched(command.request_id))
+
+    def _gives_way(self) -> bool:
+        """Whether what comes next was just said, and what runs, if anything, was not."""
+        if self._job is not None and self._job.command.priority == "interactive":
+            return False
+        return bool(self._waiting) and _was_just_said(self._waiting[0])
+
+    def _park(self) -> None:
+        if self._job is not None:
+            self._parked, self._job = self._job, None
+            self._parked_ns = time.perf_counter_ns()
+
+    def _go_on(self, job: TranscribeJob) -> None:
+        self._job, self._parked = job, None
+        request_id = job.command.request_id
+        RECORDER.complete("gave way", self._parked_ns, time.perf_counter_ns(), request=request_id)
+        self._post(Queued(request_id, 0, "next"))
+        self._say_positions()
 
     def _watched(self, request_id: str) -> Callable[[], bool]:
-        """Whether the file is cancelled; being asked after every token, it knows that the device answers."""
+        """Whether the file is cancelled.
+
+        Being asked between the device's calls, it knows that the device answers, and ends others that wait.
+        """
 
         def cancelled() -> bool:
             self._call.sign_of_life()
+            self._drop_cancelled()
             return self._marks.is_cancelled(request_id)
 
         return cancelled
@@ -175,17 +213,27 @@ class SpeechService:
             self._lose_engine(error)
 
     def _lose_engine(self, error: MbltError) -> None:
+        """A file that is parked cannot go on without the model that has begun it."""
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.close()
+            self._fail(parked.command.request_id, error)
         engine, self._engine = self._engine, None
         if engine is not None:
             self._post(ModelFailed(engine.info.model_id, error.info))
 
     def _drop_cancelled(self) -> None:
-        """Files that wait are cancelled at once, not when their turn comes."""
+        """Files that wait or are parked are cancelled at once, not when their turn comes."""
         dropped = [
             command.request_id
             for command in self._waiting
             if isinstance(command, Transcribe) and self._marks.is_cancelled(command.request_id)
         ]
+        parked = self._parked
+        if parked is not None and self._marks.is_cancelled(parked.command.request_id):
+            self._parked = None
+            parked.close()
+            dropped.append(parked.command.request_id)
         if not dropped:
             return
         self._waiting = deque(
@@ -206,11 +254,28 @@ class SpeechService:
         self._marks.clear(request_id)
 
     def _say_positions(self) -> None:
-        """Tell each waiting file how many come before it, when that has changed."""
-        files = [command.request_id for command in self._waiting if isinstance(command, Transcribe)]
-        ahead = 1 if self._job is not None else 0
-        positions = {request_id: position for position, request_id in enumerate(files, start=ahead)}
-        for request_id, position in positions.items():
-            if self._said_positions.get(request_id) != position:
-                self._post(Queued(request_id, position, "turn" if position else "next"))
-        self._said_positions = positions
+        """Tell each file that waits, or is parked, how many come before it, when that has changed."""
+        places = {place.request_id: place for place in self._places()}
+        for request_id, place in places.items():
+            if self._said.get(request_id) != place:
+                self._post(place)
+        self._said = places
+
+    def _places(self) -> list[Queued]:
+        """Where each file stands that does not run; a parked one goes before all but what was just said."""
+        order = [command.request_id for command in self._waiting if isinstance(command, Transcribe)]
+        parked = self._parked.command.request_id if self._parked is not None else ""
+        if parked:
+            order.insert(sum(1 for _ in takewhile(_was_just_said, self._waiting)), parked)
+        running = [self._job.command.request_id] if self._job is not None else []
+        first = next(iter((*running, *order)), "")
+        return [
+            Queued(request_id, position, "gave_way", first)
+            if request_id == parked and position
+            else Queued(request_id, position, "turn" if position else "next")
+            for position, request_id in enumerate(order, start=len(running))
+        ]
+
+
+def _was_just_said(command: LoadSpeech | UnloadSpeech | Transcribe) -> bool:
+    return isinstance(command, Transcribe) and command.priority == "interactive"
