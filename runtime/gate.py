@@ -29,7 +29,7 @@ from runtime.messages import (
     Transcribe,
     Transcribed,
 )
-from runtime.refusals import cancelled
+from runtime.refusals import cancelled, refusal
 
 _FINAL = (Finished, Failed, Cancelled, Transcribed)
 
@@ -103,6 +103,21 @@ class Gate:
             self._withdrawn.add(request_id)
             self._post(cancelled(self._unanswered.pop(request_id)))
             return True
+
+    def refuse(self, command: Command, error: ErrorInfo) -> None:
+        """The service failed to take the command: end it with the error, unless it was answered before.
+
+        What the service may still say of a request is dropped.
+        """
+        event = refusal(command, error)
+        if isinstance(command, Generate | Transcribe):
+            with self._lock:
+                if self._shut or self._unanswered.pop(command.request_id, None) is None:
+                    return
+                self._withdrawn.add(command.request_id)
+                self._post(Failed(command.request_id, error))
+        elif event is not None:
+            self.post(event)
 
     def post(self, event: Event) -> None:
         """Let an event out; dropped once the gate is shut, or if its request was withdrawn."""

@@ -289,7 +289,7 @@ class Host:
     def _ending(self) -> list[Lane]:
         """Lanes that take no more commands and may still hold device memory."""
         self._forget_ended()
-        return [lane for lane in self._runners if self._lanes.get(lane.name) is not lane]
+        return [lane for lane in self._runners if lane.gate.is_shut or self._lanes.get(lane.name) is not lane]
 
     def _lane(self, name: str, make: _Make, after: Sequence[Lane] = ()) -> Lane:
         """The lane of that name; a new one when there is none, or its thread was given up."""

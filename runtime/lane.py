@@ -17,9 +17,10 @@ from runtime.device_call import DeviceCall
 from runtime.errors import ErrorInfo, to_info
 from runtime.gate import Gate
 from runtime.messages import Command, Event, LaneFaulted
-from runtime.refusals import refusal
 
 Post = Callable[[Event], None]
+_MOST_FAULTS = 3
+"""Steps in a row that may fail for no request's fault; by then it is clear that no later one will do."""
 _LOOK_AGAIN = 0.1
 """Seconds between two looks at a lane that may have been given up."""
 
@@ -81,6 +82,8 @@ class Lane:
         self.abandoned = False
         """Whether its thread is not expected back: nobody waits for it."""
         self._thread = 0
+        self._faults = 0
+        """Steps that have failed since the last that did not."""
         self._make_service = make_service
         self._after = after
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
@@ -119,7 +122,9 @@ class Lane:
         return answered
 
     def run(self) -> None:
-        """Loop until `stop`; a fault outside a request is posted and the loop goes on."""
+        """Loop until `stop`. A fault outside a request is posted and the loop goes on; the service ends with
+        the last of `_MOST_FAULTS` in a row, and whoever waits for it is answered with that.
+        """
         self._thread = threading.get_ident()
         try:
             for lane in self._after:
@@ -143,47 +148,58 @@ class Lane:
             self._post_fault(error)
             self._refuse_all(to_info(error))
         else:
-            while not self.gate.is_shut and self._turn(service):
+            while self._turn(service):
                 pass
         finally:
             if service is not None:
-                self._guarded(service.close)
+                self._close(service)
 
     def _refuse_all(self, error: ErrorInfo) -> None:
         """There is no service: answer every command with the reason until the end."""
         while (command := self._inbox.get()) is not None:
-            event = refusal(command, error)
-            if event is not None:
-                self.gate.post(event)
+            self.gate.refuse(command, error)
 
     def _turn(self, service: Service) -> bool:
-        busy = self._guarded_step(service)
-        while True:
+        busy = self._step(service)
+        while not self.gate.is_shut:
             try:
                 command = self._inbox.get(block=not busy)
             except queue.Empty:
                 return True
             if command is None:
                 return False
-            self._guarded(service.handle, command)
+            self._handle(service, command)
             busy = True
+        return False
 
-    def _guarded_step(self, service: Service) -> bool:
-        more = False
-
-        def step() -> None:
-            nonlocal more
-            more = service.step()
-
-        return self._guarded(step) and more
-
-    def _guarded(self, call: Callable[..., None], *args: Command) -> bool:
+    def _step(self, service: Service) -> bool:
+        """Whether another step is to follow without waiting for a command."""
         try:
-            call(*args)
+            more = service.step()
         except Exception as error:  # noqa: BLE001 - the top of the thread; the fault is shown
             self._post_fault(error)
+            self._faults += 1
+            if self._faults < _MOST_FAULTS:
+                return True
+            self._faults = 0
+            if self.gate.busy:
+                self.gate.shut(to_info(error))
             return False
-        return True
+        self._faults = 0
+        return more
+
+    def _handle(self, service: Service, command: Command) -> None:
+        try:
+            service.handle(command)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._post_fault(error)
+            self.gate.refuse(command, to_info(error))
+
+    def _close(self, service: Service) -> None:
+        try:
+            service.close()
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._post_fault(error)
 
     def _post_fault(self, error: Exception) -> None:
         self.gate.post(LaneFaulted(self.name, to_info(error)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Signal
 
 from mblt_desktop.chat.sampling import request_for
 from mblt_desktop.context import AppContext
@@ -23,12 +23,10 @@ from runtime.messages import (
     ForgetConversation,
     Generate,
     ImagePart,
-    LaneFaulted,
     Part,
     TextDelta,
     TextPart,
     Turn,
-    model_lane,
 )
 from runtime.tracing.recorder import RECORDER
 
@@ -64,7 +62,6 @@ class ChatSession(QObject):
         self._conversations = context.store.conversations
         self._runs: dict[str, Run] = {}
         self._candidates: dict[str, CandidatesReported] = {}
-        context.dispatcher.lane_faulted.connect(self._on_lane_faulted)
 
     def run_of(self, conversation_id: str) -> Run | None:
         """The answer that is being written in a conversation."""
@@ -197,14 +194,6 @@ class ChatSession(QObject):
         self._conversations.finish(message, state, result, device)
         self.ended.emit(message)
         self.running_changed.emit()
-
-    @Slot(object)
-    def _on_lane_faulted(self, event: LaneFaulted) -> None:
-        """The thread that would answer has a fault: nothing else will end these answers."""
-        for run in self.runs:
-            if event.lane == model_lane(run.model_id):
-                self._context.dispatcher.unwatch(run.message.id)
-                self._end(run, Result(error=event.error))
 
 
 def turns_of(system_prompt: str, branch: list[Message]) -> tuple[Turn, ...]:

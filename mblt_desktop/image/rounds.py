@@ -26,7 +26,6 @@ from runtime.messages import (
     ForgetConversation,
     Generate,
     ImagePart,
-    LaneFaulted,
     ModelFailed,
     ModelInfo,
     ModelUnloaded,
@@ -34,7 +33,6 @@ from runtime.messages import (
     TextDelta,
     TextPart,
     Turn,
-    model_lane,
 )
 from runtime.settings import sampling_request
 
@@ -90,7 +88,6 @@ class Rounds(QObject):
         dispatcher = context.dispatcher
         dispatcher.model_unloaded.connect(self._on_model_gone)
         dispatcher.model_failed.connect(self._on_model_gone)
-        dispatcher.lane_faulted.connect(self._on_lane_faulted)
         latest = context.store.rounds.latest
         if latest is not None:
             self._take_up(latest)
@@ -317,18 +314,6 @@ class Rounds(QObject):
         if self._model is not None and event.model_id == self._model.model_id:
             self._end_early(event.error if isinstance(event, ModelFailed) else None)
             self._settle()
-
-    @Slot(object)
-    def _on_lane_faulted(self, event: LaneFaulted) -> None:
-        """The thread that would answer has a fault: nothing else will end these answers."""
-        if self._model is None or event.lane != model_lane(self._model.model_id):
-            return
-        self._end_early(event.error)
-        for item in self.items:
-            if item.request_id:
-                self._context.dispatcher.unwatch(item.request_id)
-                item.state, item.request_id, item.words, item.answer = "left", "", "", None
-        self._settle()
 
 
 def _round(model: ModelInfo, records: Iterable[ImageRecord], question: str, *, again: bool) -> ImageRound:

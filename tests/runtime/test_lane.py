@@ -71,6 +71,22 @@ class Recording:
         self._note("close")
 
 
+class Faulty(Recording):
+    """A service with these of its steps broken, counted from one, that never wants to be waited for."""
+
+    def __init__(self, broken: set[int]) -> None:
+        super().__init__()
+        self.broken, self.steps = broken, 0
+        self.at_step: dict[int, Callable[[], object]] = {}
+
+    def step(self) -> bool:
+        self.steps += 1
+        self.at_step.get(self.steps, bool)()
+        if self.steps in self.broken:
+            raise NetworkError("Broken.")
+        return True
+
+
 def run(service: Recording, *commands: Command) -> list[Event]:
     events: list[Event] = []
     lane = Lane("recording", lambda *_: service, events.append)
@@ -106,6 +122,65 @@ def test_a_fault_is_posted_and_the_lane_goes_on() -> None:
     assert isinstance(event, LaneFaulted)
     assert event.error.code == "download.network"
     assert "UnloadModel" in service.log
+
+
+def test_a_command_that_ends_in_a_fault_is_answered_with_it_and_only_once() -> None:
+    events: list[Event] = []
+    error = NetworkError("No network.")
+    ask = Generate("g", "c", "m", (), SamplingRequest(), 0)
+
+    def refuse(command: Command) -> None:
+        if command is ask or isinstance(command, FetchModel):
+            raise error
+        lane.gate.post(TextDelta("g", "What nobody can stop any more"))
+        lane.gate.post(Failed("g", error.info))
+
+    service = Recording(on_handle=refuse)
+    lane = Lane("recording", lambda *_: service, events.append)
+    for command in (ask, FetchModel("f", "m"), ListModels()):
+        lane.put(command)
+    lane.stop()
+    lane.run()
+    fault = LaneFaulted("recording", error.info)
+    assert events == [fault, Failed("g", error.info), fault, Failed("f", error.info)]
+    assert not lane.gate.busy
+
+
+def test_what_waits_goes_on_after_a_step_that_failed_without_another_command() -> None:
+    events: list[Event] = []
+    service = Faulty({2, 3, 5, 6})
+    lane = Lane("recording", lambda *_: service, events.append)
+    lane.put(Generate("g", "c", "m", (), SamplingRequest(), 0))
+    service.at_step[8] = lane.stop
+    lane.run()
+    assert service.steps == 8
+    assert [type(event) for event in events] == [LaneFaulted] * 4
+
+
+def test_a_service_whose_steps_all_fail_ends_and_everything_it_owes_is_answered() -> None:
+    events: list[Event] = []
+    service = Faulty(set(range(2, 100)))
+    lane = Lane("recording", lambda *_: service, events.append)
+    lane.put(LoadModel("m", "/m", LayoutRequest()))
+    lane.put(Generate("g", "c", "m", (), SamplingRequest(), 0))
+    lane.run()
+    error = NetworkError("Broken.").info
+    assert events[0] == Queued("g", 0, "loading")
+    assert events[1:] == [*[LaneFaulted("recording", error)] * 3, Failed("g", error), ModelFailed("m", error)]
+    assert service.log[-1] == "close"
+    assert lane.ended.is_set()
+    assert not lane.put(ListModels())
+
+
+def test_an_idle_service_whose_steps_all_fail_waits_for_the_next_command() -> None:
+    events: list[Event] = []
+    service = Faulty({1, 2, 3, 4})
+    lane = Lane("recording", lambda *_: service, events.append)
+    service.at_step[3] = lambda: (lane.put(ListModels()), lane.stop())
+    lane.run()
+    assert service.steps == 3
+    assert "ListModels" in service.log
+    assert [type(event) for event in events] == [LaneFaulted] * 3
 
 
 def test_a_service_that_cannot_open_ends_its_lane_and_says_why() -> None:

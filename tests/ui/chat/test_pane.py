@@ -117,18 +117,19 @@ def test_a_failed_answer_says_why_and_can_be_tried_again(qtbot, pane, host, scri
     assert "2/2" in shown(pane)
 
 
-def test_a_fault_of_the_engines_thread_ends_the_answer(qtbot, pane, host, script):
-    script.ask("Hello")
-    host.post(LaneFaulted(model_lane("smollm2"), ErrorInfo("internal", "The engine broke.")))
-    qtbot.waitUntil(lambda: "The engine broke." in shown(pane))
-    assert pane.session.runs == []
-
-
-def test_a_fault_of_another_models_thread_leaves_the_answer_alone(qtbot, pane, host, script):
+@pytest.mark.parametrize("model", ["smollm2", "vision"])
+def test_an_answer_goes_on_and_can_be_stopped_after_a_fault_of_a_models_thread(
+    qtbot, pane, host, script, model
+):
     request = script.ask("Hello")
-    host.post(LaneFaulted(model_lane("vision"), ErrorInfo("internal", "The other engine broke.")))
-    script.answer(request, "Still here")
+    host.post(LaneFaulted(model_lane(model), ErrorInfo("internal", "The engine broke.")))
+    script.stream(request, "Still here")
     assert "Still here" in shown(pane)
+    pane.composer.stop.click()
+    assert host.cancelled == [request]
+    host.post(finished(request, "cancelled"))
+    qtbot.waitUntil(lambda: pane.session.runs == [])
+    assert "The engine broke." not in shown(pane)
 
 
 def test_a_device_that_does_not_answer_is_said_with_its_time_until_it_does(qtbot, pane, host, script):

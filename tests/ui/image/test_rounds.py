@@ -13,7 +13,7 @@ from mblt_desktop.image.round_panel import round_words
 from mblt_desktop.image.rounds import SAME_FAILURES, Item, Rounds
 from mblt_desktop.store.records import ImageAnswer, ImageRecord, Result
 from mblt_desktop.store.store import Store
-from runtime.errors import DeviceLostError, ImageError
+from runtime.errors import DeviceLostError, ErrorInfo, ImageError
 from runtime.layout import EffectiveLayout
 from runtime.messages import (
     Failed,
@@ -21,6 +21,7 @@ from runtime.messages import (
     ForgetConversation,
     Generate,
     ImagePart,
+    LaneFaulted,
     ModelFailed,
     ModelInfo,
     Queued,
@@ -28,6 +29,7 @@ from runtime.messages import (
     TextPart,
     Timings,
     Usage,
+    model_lane,
 )
 from tests.ui.conftest import Post, ScriptedBridge
 
@@ -175,6 +177,22 @@ def test_stop_all_keeps_what_came_and_asks_no_more(
     assert len(bridge.host.sent(Generate)) == sent
     kept = [[one.text for one in context.store.images.answers(record.id)] for record in records]
     assert kept == [["Forty."], ["Thir"], [], [], []]
+
+
+def test_after_a_fault_of_the_models_thread_the_answers_come_and_can_be_stopped(
+    rounds: Rounds,
+    engine: Engine,
+    post: Post,
+    records: list[ImageRecord],
+    vision_model: ModelInfo,
+    bridge: ScriptedBridge,
+) -> None:
+    rounds.start(vision_model, records, QUESTION, again=False)
+    post(LaneFaulted(model_lane(vision_model.model_id), ErrorInfo("internal", "The engine broke.")))
+    engine.answer("a")
+    assert states(rounds)[0] == "answered"
+    rounds.stop_all()
+    assert sorted(bridge.host.cancelled) == sorted(one.request_id for one in engine.open)
 
 
 def test_one_is_stopped_and_the_others_go_on(
