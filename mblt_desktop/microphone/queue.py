@@ -48,11 +48,15 @@ class Item:
     """Files that come before this one."""
     cause: WaitCause = "turn"
     """Why it waits."""
+    behind: str = ""
+    """Title of the file that it gave way to."""
     position: float = 0.0
     """Seconds of audio dealt with."""
     duration: float | None = None
     started_at: float | None = None
-    """time.monotonic() of the first progress."""
+    """time.monotonic() of the first progress, later by the time for which it gave way to others."""
+    parked_at: float | None = None
+    """time.monotonic() when it gave way; None unless it waits for that reason."""
     started_from: float = 0.0
     segments: list[Segment] = field(default_factory=list)
     error: ErrorInfo | None = None
@@ -66,7 +70,8 @@ class Item:
         """Seconds of audio per second, once that can be told."""
         if self.started_at is None:
             return None
-        elapsed = time.monotonic() - self.started_at
+        now = time.monotonic() if self.parked_at is None else self.parked_at
+        elapsed = now - self.started_at
         return (self.position - self.started_from) / elapsed if elapsed > 0.5 else None
 
     @property
@@ -196,8 +201,7 @@ class FileQueue(QObject):
         if isinstance(event, CallOverdue):
             self.changed.emit(item)
         elif isinstance(event, Queued):
-            item.ahead, item.cause = event.position, event.cause
-            self.changed.emit(item)
+            self._place(item, event)
         elif isinstance(event, TranscribeProgress):
             self._progress(item, event)
         elif isinstance(event, SegmentReady):
@@ -210,6 +214,23 @@ class FileQueue(QObject):
             self._enter(item, "failed")
         elif isinstance(event, Cancelled):
             self._enter(item, "cancelled")
+
+    def _place(self, item: Item, event: Queued) -> None:
+        """It waits, gives way to what was just said, or goes on after that."""
+        item.ahead, item.cause = event.position, event.cause
+        now = time.monotonic()
+        if event.cause == "gave_way":
+            item.parked_at = now if item.parked_at is None else item.parked_at
+            before = self.items.get(event.behind)
+            item.behind = before.title if before is not None else ""
+            self._enter(item, "waiting" if item.state == "running" else item.state)
+        elif item.parked_at is not None:
+            if item.started_at is not None:
+                item.started_at += now - item.parked_at
+            item.parked_at = None
+            self._enter(item, "running" if item.state == "waiting" else item.state)
+        else:
+            self.changed.emit(item)
 
     def _progress(self, item: Item, event: TranscribeProgress) -> None:
         if item.started_at is None:

@@ -42,6 +42,8 @@ def fact_words(item: Item) -> str:
         return "Waits for a speech model."
     if item.state == "waiting" and item.cause == "loading":
         return "Starts when the model is loaded."
+    if item.state == "waiting" and item.cause == "gave_way":
+        return _gave_way_words(item)
     if item.state == "waiting":
         return "Starts next." if item.ahead == 0 else f"{item.ahead} before it"
     if item.state != "running":
@@ -52,6 +54,13 @@ def fact_words(item: Item) -> str:
     if item.seconds_left is not None:
         parts.append(f"{clock(item.seconds_left)} left")
     return " · ".join(part for part in parts if part)
+
+
+def _gave_way_words(item: Item) -> str:
+    first = f"“{item.behind}”" if item.behind else "what was just said"
+    more = f" and {item.ahead - 1} more" if item.ahead > 1 else ""
+    left = f", {clock(item.seconds_left)} left" if item.seconds_left is not None else ""
+    return f"Waits for {first}{more} · goes on at {clock(item.position)}{left}"
 
 
 class QueueRow(QFrame):

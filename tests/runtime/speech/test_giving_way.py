@@ -38,10 +38,10 @@ def transcribed(runtime: Runtime, name: str) -> Transcribed:
 def test_a_take_is_written_down_in_the_middle_of_a_file_that_does_not_notice(
     runtime: Runtime, tmp_path: Path
 ) -> None:
-    path = write_wav(tmp_path / "long.wav", np.concatenate([clip()] * 8))
+    path = write_wav(tmp_path / "long.wav", np.concatenate([clip()] * 5))
     transcribe(runtime, "alone", path)
     alone = transcribed(runtime, "alone")
-    assert len(alone.segments) >= 4
+    assert len(alone.segments) >= 3
     transcribe(runtime, "file", path)
     runtime.wait(SegmentReady, lambda event: event.request_id == "file")
     transcribe(runtime, "take", SAMPLE, "interactive")
@@ -54,7 +54,7 @@ def test_a_take_is_written_down_in_the_middle_of_a_file_that_does_not_notice(
 
 
 def test_a_file_that_gave_way_can_be_cancelled_and_the_take_goes_on(runtime: Runtime, tmp_path: Path) -> None:
-    transcribe(runtime, "file", write_wav(tmp_path / "long.wav", np.concatenate([clip()] * 8)))
+    transcribe(runtime, "file", write_wav(tmp_path / "long.wav", np.concatenate([clip()] * 5)))
     runtime.wait(SegmentReady, lambda event: event.request_id == "file")
     transcribe(runtime, "take", SAMPLE, "interactive")
     runtime.wait(Queued, lambda event: event.cause == "gave_way")

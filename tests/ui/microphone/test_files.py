@@ -146,6 +146,48 @@ def test_speed_and_time_left(ready: MicrophonePane, monkeypatch: pytest.MonkeyPa
     assert fact_words(item) == "1:12:00 · 14× real time · 3:10 left"
 
 
+def test_a_file_that_gives_way_says_for_what_and_its_time_left_does_not_count_the_wait(
+    ready: MicrophonePane,
+    bridge: ScriptedBridge,
+    post: Post,
+    context: AppContext,
+    qtbot: QtBot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(queue_module.time, "monotonic", lambda: now[0])
+    ready.open_files([Path("/a/board-meeting.m4a")])
+    takes = [ready.queue.add(context.paths.media / f"take-2026-11-30-14020{second}.wav") for second in (5, 9)]
+    file, *_ = bridge.host.sent(Transcribe)
+    row = ready.queue_view.rows[file.request_id]
+    post(ModelLoaded(TINY_LOADED), TranscribeProgress(file.request_id, 0.0, 4000.0))
+    now[0] += 100.0
+    post(TranscribeProgress(file.request_id, 1000.0, 4000.0))
+    assert row.facts.text() == "1:06:40 · 10× real time · 5:00 left"
+    post(Queued(file.request_id, 1, "gave_way", takes[0].id))
+    now[0] += 5000.0
+    post(Queued(file.request_id, 2, "gave_way", takes[0].id))
+    assert row.value.text() == "waiting"
+    assert row.facts.text() == (
+        "Waits for “Recording, 30 November, 14:02” and 1 more · goes on at 16:40, 5:00 left"
+    )
+    assert "goes on at 16:40" in row.accessibleName()
+    assert row._bar.value() == 250
+    post(Queued(file.request_id, 1, "gave_way", "known-to-nobody"))
+    assert row.facts.text() == "Waits for what was just said · goes on at 16:40, 5:00 left"
+    post(Queued(file.request_id, 0, "next"))
+    assert (row.value.text(), row.facts.text()) == ("25 %", "1:06:40 · 10× real time · 5:00 left")
+    now[0] += 100.0
+    post(TranscribeProgress(file.request_id, 2000.0, 4000.0))
+    assert row.facts.text() == "1:06:40 · 10× real time · 3:20 left"
+    post(Queued(file.request_id, 1, "gave_way", takes[1].id))
+    qtbot.mouseClick(row.close_button, Qt.MouseButton.LeftButton)
+    post(Queued(file.request_id, 0, "next"))
+    assert (bridge.host.cancelled, row.value.text()) == ([file.request_id], "stopping…")
+    post(Cancelled(file.request_id))
+    assert row.value.text() == "cancelled"
+
+
 def test_a_failed_file_says_why_and_can_be_tried_again(
     ready: MicrophonePane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
