@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QWidget
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.devices.monitor import say_readings
-from mblt_desktop.widgets import Chip, ElidedLabel, Label
+from mblt_desktop.widgets import Chip, ElidedLabel, Label, plain_tip
 from runtime.device_readings import Readings
 from runtime.devices import ActiveDevice
 from runtime.errors import ErrorInfo
@@ -76,7 +76,7 @@ class StatusBar(QFrame):
     @Slot(object)
     def _on_device_failed(self, error: ErrorInfo) -> None:
         self.device.set_text("No device", "bad")
-        self.device.setToolTip(error.sentence())
+        self.device.setToolTip(plain_tip(error.sentence()))
 
     @Slot(object)
     def _on_readings_changed(self, readings: Readings) -> None:

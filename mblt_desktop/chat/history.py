@@ -14,7 +14,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.store.conversations import find_conversations
 from mblt_desktop.store.records import Conversation
 from mblt_desktop.theme import font, icon, theme_manager
-from mblt_desktop.widgets import Label, PrimaryButton, SearchField, SidePanel
+from mblt_desktop.widgets import Label, PrimaryButton, SearchField, SidePanel, plain_tip
 
 SEARCH_DELAY_MS = 150
 _ID = Qt.ItemDataRole.UserRole
@@ -61,7 +61,7 @@ class HistoryList(QListWidget):
             item.setFont(font("small", bold=True))
         else:
             item.setData(_ID, line.conversation_id)
-            item.setToolTip(line.text)
+            item.setToolTip(plain_tip(line.text))
         item.setData(_PINNED, line.pinned)
         if line.pinned:
             item.setIcon(icon("pin", "muted"))

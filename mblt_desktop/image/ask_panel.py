@@ -12,7 +12,7 @@ from mblt_desktop.image.models import ImageModels, ModelNotice
 from mblt_desktop.image.question import TOGETHER, QuestionBox
 from mblt_desktop.image.round_panel import RoundPanel
 from mblt_desktop.store.records import ImageAnswer, ImageRecord
-from mblt_desktop.widgets import Chip, Label, Scrolled, SidePanel
+from mblt_desktop.widgets import Chip, Label, Scrolled, SidePanel, plain_tip
 
 WIDTH = 420
 NARROW_WIDTH = 328
@@ -117,7 +117,7 @@ class AskPanel(SidePanel):
         self._chip.setVisible(loaded is not None)
         if loaded is not None:
             self._chip.set_text(loaded.title, "ok")
-            self._chip.setToolTip(f"{loaded.title} on {loaded.device}")
+            self._chip.setToolTip(plain_tip(f"{loaded.title} on {loaded.device}"))
         self.question.set_state(
             self.disabled_reason,
             len(self._records),

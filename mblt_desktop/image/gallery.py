@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 from mblt_desktop.store.images import Images
 from mblt_desktop.store.records import ImageRecord
 from mblt_desktop.theme import current_theme, font, icon, theme_manager
-from mblt_desktop.widgets import Button, Label, SidePanel, restyle
+from mblt_desktop.widgets import Button, Label, SidePanel, plain_tip, restyle
 
 Index = QModelIndex | QPersistentModelIndex
 RECORD = Qt.ItemDataRole.UserRole
@@ -69,9 +69,10 @@ class GalleryModel(QAbstractListModel):
             return self._thumbnail(record)
         if role == Qt.ItemDataRole.DisplayRole:
             return record.name
-        if role in (Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ToolTipRole):
-            return f"{record.name}, {size_words(record)}"
-        return None
+        words = f"{record.name}, {size_words(record)}"
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return words
+        return plain_tip(words) if role == Qt.ItemDataRole.ToolTipRole else None
 
     def set_thumbnail(self, image_id: str, thumbnail: QImage) -> None:
         """Show a thumbnail that has been made."""

@@ -7,7 +7,7 @@ from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPlainTextEdit, QVBoxLayout
 
 from mblt_desktop.theme import font
-from mblt_desktop.widgets import Button, Label, PrimaryButton, restyle
+from mblt_desktop.widgets import Button, Label, PrimaryButton, plain_tip, restyle
 
 PRESETS = (
     ("Describe", "Describe this picture."),
@@ -186,9 +186,8 @@ class QuestionBox(QFrame):
         enough = bool(self._describer or self.edit.toPlainText().strip())
         missing = "" if enough else "Write a question first, or choose one above."
         self.ask.setEnabled(not self._reason and enough)
-        self.ask.setToolTip(
-            self._reason or missing or ("About both together" if self._pictures == TOGETHER else "")
-        )
+        together = "About both together" if self._pictures == TOGETHER else ""
+        self.ask.setToolTip(plain_tip(self._reason) or missing or together)
         self._update_each(missing)
         usual = "Enter asks, Shift+Enter starts a line"
         if self._describer:
@@ -208,7 +207,7 @@ class QuestionBox(QFrame):
         self.each.setText(f"{'Describe' if self._describer else 'Ask about'} {self._pictures} pictures")
         self.each.setEnabled(not self._each_reason and not missing)
         self.each.setToolTip(
-            self._each_reason
+            plain_tip(self._each_reason)
             or missing
             or "The same about each of them, in the background: what is asked meanwhile comes first"
         )

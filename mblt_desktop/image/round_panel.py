@@ -13,7 +13,7 @@ from mblt_desktop.image.round_table import RoundDialog, count_words, one_line
 from mblt_desktop.image.rounds import Rounds
 from mblt_desktop.models.words import duration
 from mblt_desktop.store.records import ImageRecord
-from mblt_desktop.widgets import Button, IconButton, Label, PrimaryButton, ProgressRow
+from mblt_desktop.widgets import Button, IconButton, Label, PrimaryButton, ProgressRow, plain_tip
 from runtime.messages import ModelInfo
 
 MOST_NAMED = 3
@@ -224,7 +224,7 @@ class _RoundCard(QFrame):
         self.go_on.setVisible(not rounds.running and left > 0)
         self.go_on.setText(f"Continue: {left} left")
         self.go_on.setEnabled(not cannot_go_on)
-        self.go_on.setToolTip(cannot_go_on)
+        self.go_on.setToolTip(plain_tip(cannot_go_on))
         self.dismiss.setVisible(not rounds.running)
 
 

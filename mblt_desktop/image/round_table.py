@@ -22,7 +22,7 @@ from mblt_desktop.image.answers import AnswerText
 from mblt_desktop.image.round_export import STATES, answer_words, to_csv, to_markdown
 from mblt_desktop.image.rounds import UNDER_WAY, Item, Rounds
 from mblt_desktop.theme import current_theme
-from mblt_desktop.widgets import Button, ElidedLabel, ErrorBanner, Label, Scrolled
+from mblt_desktop.widgets import Button, ElidedLabel, ErrorBanner, Label, Scrolled, plain_tip
 
 Index = QModelIndex | QPersistentModelIndex
 _COLUMNS = ("Picture", "Answer", "State")
@@ -70,7 +70,8 @@ class RoundTableModel(QAbstractTableModel):
         if item is None:
             return None
         if role in _WORDS:
-            return (item.record.name, one_line(answer_words(item)), state_words(item))[index.column()]
+            words = (item.record.name, one_line(answer_words(item)), state_words(item))[index.column()]
+            return plain_tip(words) if role == Qt.ItemDataRole.ToolTipRole else words
         if role == Qt.ItemDataRole.ForegroundRole and item.state != "answered":
             return current_theme().colour("bad" if item.state == "failed" else "muted")
         return None

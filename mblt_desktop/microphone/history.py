@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QStyledItemDelegate,
 
 from mblt_desktop.store.records import TranscriptSummary
 from mblt_desktop.theme import current_theme, font
+from mblt_desktop.widgets import plain_tip
 from runtime.audio.times import clock
 
 _ID = Qt.ItemDataRole.UserRole
@@ -40,7 +41,7 @@ class HistoryList(QListWidget):
             item.setData(_ID, row.id)
             item.setData(_FACTS, f"{_day(row.created_at)} · {clock(row.duration)}")
             item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{row.title}, {item.data(_FACTS)}")
-            item.setToolTip(row.source)
+            item.setToolTip(plain_tip(row.source))
             self.addItem(item)
         self.blockSignals(False)
         self.select(current)

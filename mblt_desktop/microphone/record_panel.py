@@ -10,7 +10,7 @@ from mblt_desktop.microphone.level_meter import LevelMeter
 from mblt_desktop.microphone.recorder import Recorder
 from mblt_desktop.microphone.speech_models import SpeechModels, row_title
 from mblt_desktop.theme import font
-from mblt_desktop.widgets import IconButton, Label, PrimaryButton
+from mblt_desktop.widgets import IconButton, Label, PrimaryButton, plain_tip
 from runtime.audio.times import clock
 
 _LANGUAGE = "audio.language"
@@ -150,7 +150,7 @@ class RecordPanel(QWidget):
                 self.engine.addItem("Install one…")
         else:
             self.engine.setCurrentIndex(self.engine.findData(chosen.model_id))
-        self.engine.setToolTip(self.engine.currentText())
+        self.engine.setToolTip(plain_tip(self.engine.currentText()))
         self._show_languages()
 
     def _show_languages(self) -> None:

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from mblt_desktop.theme import current_theme, font
 from mblt_desktop.tracing import words
 from mblt_desktop.tracing.controller import RecordingController
-from mblt_desktop.widgets import Button, Dot, Label, PrimaryButton, SidePanel
+from mblt_desktop.widgets import Button, Dot, Label, PrimaryButton, SidePanel, plain_tip
 from runtime.messages import RecordingInfo
 
 _INFO = Qt.ItemDataRole.UserRole
@@ -95,7 +95,7 @@ class RecordingList(QListWidget):
         for info in rows:
             item = QListWidgetItem(info.title)
             item.setData(_INFO, info)
-            item.setToolTip(words.row_tip(info))
+            item.setToolTip(plain_tip(words.row_tip(info)))
             item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{info.title}, {words.about_row(info)}")
             item.setFlags(item.flags() | Qt.ItemFlag.ItemIsEditable)
             self.addItem(item)

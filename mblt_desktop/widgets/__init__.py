@@ -10,6 +10,7 @@ from mblt_desktop.widgets.basics import (
     Line,
     PrimaryButton,
     SearchField,
+    plain_tip,
     restyle,
 )
 from mblt_desktop.widgets.feedback import Bar, ErrorBanner, ProgressRow
@@ -38,5 +39,6 @@ __all__ = [
     "SidePanel",
     "ask_for_files",
     "local_files",
+    "plain_tip",
     "restyle",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Literal
 
 from PySide6.QtCore import QEvent, QSize, Qt, Slot
@@ -22,6 +23,14 @@ from mblt_desktop.theme import current_theme, font, icon, theme_manager
 
 Tone = Literal["text", "muted", "ok", "warn", "bad", "accent"]
 Kind = Literal["plain", "primary", "danger", "flat", "link"]
+
+
+def plain_tip(text: str) -> str:
+    """A tooltip that shows the text as it is: Qt would take one with tags, from a file name, a question or an
+    answer, for HTML and load what that names."""
+    if "<" not in text:
+        return text
+    return f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>"
 
 
 def restyle(widget: QWidget, **properties: object) -> None:
@@ -100,7 +109,7 @@ class ElidedLabel(Label):
 
     def _update_tip(self) -> None:
         hidden = QFontMetrics(self.font()).horizontalAdvance(self._full) > self.width()
-        self.setToolTip(self._full if hidden else "")
+        self.setToolTip(plain_tip(self._full) if hidden else "")
 
 
 class _IconMixin:
@@ -178,7 +187,7 @@ class IconButton(QToolButton, _IconMixin):
     def set_name(self, name: str) -> None:
         """Say what the button does now."""
         self.setAccessibleName(name)
-        self.setToolTip(name)
+        self.setToolTip(plain_tip(name))
 
     def set_icon(self, icon_name: str, tone: str | None = None) -> None:
         """Show another icon."""

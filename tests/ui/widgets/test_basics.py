@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtGui import QTextDocument
 from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from mblt_desktop.widgets import Button
+from mblt_desktop.widgets import Button, ElidedLabel, IconButton, plain_tip
 
 
 class Form(QWidget):
@@ -49,3 +50,20 @@ def test_a_button_without_the_focus_does_not_get_it(form: Form) -> None:
     form.button.setEnabled(False)
     form.button.setEnabled(True)
     assert form.focusWidget() is form.next
+
+
+@pytest.mark.parametrize("name", ["<img src='/etc/passwd'>.png", "<b>bold</b> & more", "a < b\nand <i>c</i>"])
+def test_a_tooltip_shows_tags_and_does_not_follow_them(qtbot: QtBot, name: str) -> None:
+    label = ElidedLabel(name)
+    qtbot.addWidget(label)
+    label.resize(30, 20)
+    label.show()
+    button = IconButton("close", name)
+    qtbot.addWidget(button)
+    for tip in (plain_tip(name), label.toolTip(), button.toolTip()):
+        document = QTextDocument()
+        document.setHtml(tip)
+        assert document.toPlainText().replace("\u2028", "\n") == name
+        assert "<img" not in document.toHtml()
+    assert button.accessibleName() == name
+    assert plain_tip("3 & 4.png") == "3 & 4.png"
