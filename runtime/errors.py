@@ -112,6 +112,13 @@ class DeviceError(MbltError):
     """The accelerator refused or failed."""
 
     code = "device"
+    loses_model: ClassVar[bool] = False
+    """Whether nothing can be computed any more until the model is loaded again."""
+
+
+def loses_model(error: BaseException) -> bool:
+    """Whether the model that it happened to cannot go on."""
+    return isinstance(error, DeviceError) and error.loses_model
 
 
 class DeviceNotFoundError(DeviceError):
@@ -130,12 +137,14 @@ class DeviceLostError(DeviceError):
     """The board went away in the middle of the work."""
 
     code = "device.lost"
+    loses_model = True
 
 
 class DeviceStalledError(DeviceError):
     """The board has not answered within the watchdog's limit."""
 
     code = "device.stalled"
+    loses_model = True
 
 
 class ModelError(MbltError):

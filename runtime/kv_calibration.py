@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from runtime.errors import DeviceError
+from runtime.errors import loses_model
 from runtime.families.base import FamilyModel, KvCache, PromptChunk
 from runtime.kv_costs import CALIBRATION_RUNS, CostModel, settled
 from runtime.messages import TextPart, Turn
@@ -42,15 +42,15 @@ class Calibration:
     def step(self) -> bool:
         """Do one unit; False when all is measured, it was stopped, or cannot be done.
 
-        Raises DeviceError.
+        Raises what loses the model.
         """
         if self._work is None:
             return False
         try:
             ended = next(self._work, self) is self
-        except DeviceError:
-            raise
-        except Exception as error:  # noqa: BLE001 - nobody waits for it: KV that is refused, a template that is
+        except Exception as error:  # nobody waits for it: KV that is refused, a template that is
+            if loses_model(error):
+                raise
             _log.warning("How long KV takes is not measured: %s", type(error).__name__)
             ended = True
         if ended:

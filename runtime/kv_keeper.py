@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.config import KvOptions
-from runtime.errors import MbltError
+from runtime.errors import loses_model
 from runtime.families import kv
 from runtime.families.base import FamilyModel, KvCache, Prompt, token_text
 from runtime.kv_calibration import Calibration
@@ -130,7 +130,7 @@ class KvKeeper:
                 running.prompt = self._model.continued(running.prompt, unread)
             self._caches.forget(conversation_id)
             running.cache = self.place(conversation_id, slot)
-            running.computed = running.began = 0
+            running.lose_kv()
 
     def place(self, conversation_id: str, slot: int) -> KvCache:
         """The conversation's cache on that slot, its KV loaded if it was in host memory."""
@@ -268,9 +268,9 @@ class KvKeeper:
             return self._load_from_disk(conversation_id, prompt, absent, now, slot)
         except KvRejectedError as error:
             _log.warning("KV from the disk is not used: %s", error)
-        except MbltError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever the vendor's loader dislikes: it is recomputed
+        except Exception as error:  # whatever the vendor's loader dislikes: it is recomputed
+            if loses_model(error):
+                raise
             _log.warning("KV from the disk is not used: %s", type(error).__name__)
         self._caches.forget(conversation_id)
         self._store.forget(conversation_id)

@@ -6,11 +6,13 @@ import time
 from collections.abc import Sequence
 
 from runtime.context_policy import Fit, answer_room, fit
+from runtime.detokenizer import StopStrings
 from runtime.errors import ContextFullError
 from runtime.families.base import FamilyModel, Prompt
+from runtime.kv_keeper import Lease
 from runtime.messages import ImagePart, ModelInfo, PromptMeasured, StopReason, Turn
-from runtime.request import Request
-from runtime.sampling import Sampling
+from runtime.request import Request, Running
+from runtime.sampling import Sampler, Sampling
 from runtime.tracing.recorder import RECORDER
 
 MOST_SHARING = 4
@@ -64,6 +66,28 @@ def _too_long(info: ModelInfo, sampling: Sampling, fitted: Fit[Prompt]) -> Conte
         f"{said}; {info.title} holds {info.context_length}.",
         remedy=remedy,
         unharmed="The conversation is unharmed.",
+    )
+
+
+def begun(model: FamilyModel, fitted: Fit[Prompt], lease: Lease, sampling: Sampling) -> Running:
+    """An answer at its beginning: its prompt is there, but for what the lease holds of it."""
+    prompt, total = fitted.prompt, len(fitted.prompt.token_ids)
+    most, reason = budget(sampling, 0, total, model.info.context_length)
+    return Running(
+        prompt=prompt,
+        turns=fitted.turns,
+        left_out=fitted.left_out,
+        cache=lease.cache,
+        reuse=lease.reuse,
+        sampling=sampling,
+        sampler=Sampler(sampling, prompt.token_ids, model.eos_ids),
+        stream=model.token_stream(),
+        stops=StopStrings(sampling.stop),
+        prompt_tokens=total,
+        cached=lease.kept,
+        computed=lease.kept,
+        budget=most,
+        budget_reason=reason,
     )
 
 

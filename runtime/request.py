@@ -26,6 +26,28 @@ class Clock:
     prefilled: int = 0
     first_token: int = 0
     finished: int = 0
+    gave_way: int = 0
+    waited_to_read: int = 0
+    """Time without a slot before the prompt was read, after it had been begun."""
+    waited_to_write: int = 0
+    """The same in the middle of the answer."""
+
+    def give_way(self, now: int) -> None:
+        """The slot is somebody else's from now on."""
+        self.gave_way = now
+
+    def go_on(self, now: int) -> None:
+        """The slot is given back, or the request ends without one."""
+        if self.gave_way and self.prefilled:
+            self.waited_to_write += now - self.gave_way
+        elif self.gave_way:
+            self.waited_to_read += now - self.gave_way
+        self.gave_way = 0
+
+    def end(self, now: int) -> None:
+        """The request has ended."""
+        self.go_on(now)
+        self.finished = now
 
     def timings(self) -> Timings:
         """The phases in seconds; a phase that was never reached is 0."""
@@ -33,12 +55,13 @@ class Clock:
         def between(start: int, end: int) -> float:
             return max(0, end - start) / 1e9 if start and end else 0.0
 
+        waited = (self.waited_to_read + self.waited_to_write) / 1e9
         return Timings(
-            queue=between(self.submitted, self.admitted or self.finished),
+            queue=between(self.submitted, self.admitted or self.finished) + waited,
             template=between(self.admitted, self.rendered),
             tokenise=between(self.rendered, self.tokenised),
-            prefill=between(self.tokenised, self.prefilled or self.finished),
-            decode=between(self.prefilled, self.finished),
+            prefill=between(self.tokenised, self.prefilled or self.finished) - self.waited_to_read / 1e9,
+            decode=between(self.prefilled, self.finished) - self.waited_to_write / 1e9,
             first_token=between(self.submitted, self.first_token),
             total=between(self.submitted, self.finished),
         )
@@ -87,6 +110,11 @@ class Running:
             before.drafted + settled.drafted,
             before.accepted + settled.accepted,
         )
+
+    def lose_kv(self) -> None:
+        """Nothing of the prompt is in the cache any more, for its KV was lost or not what it should be."""
+        self.computed = self.began = self.cached = 0
+        self.reuse = Reuse(self.reuse.held, "rejected")
 
     def read_again(self, fitted: Fit[Prompt], cache: KvCache, kept: int) -> None:
         """Go on after a shorter prompt, which ends with the answer so far; `kept` positions are computed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from runtime.errors import DeviceError, DeviceLostError, DeviceStalledError
+from runtime.errors import DeviceError, loses_model
 from runtime.families.base import KvCache
 from runtime.families.faults import device_faults
 from runtime.kv_store import KvRejectedError, ModelKey
@@ -60,9 +60,9 @@ def load(cache: KvCache) -> float:
             started = time.perf_counter()
             bind_cache_layers(bindings)
             return time.perf_counter() - started
-    except (DeviceLostError, DeviceStalledError):
-        raise
     except (MobilintCacheStateError, DeviceError) as error:
+        if loses_model(error):
+            raise
         raise KvRejectedError(str(error)) from error
 
 

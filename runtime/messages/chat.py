@@ -117,7 +117,10 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where one answer's time went, in seconds; `first_token` counts from the submit."""
+    """Where one answer's time went, in seconds; `first_token` counts from the submit.
+
+    `queue` is the time without a slot, also after the answer gave way to another.
+    """
 
     queue: float
     template: float

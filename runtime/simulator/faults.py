@@ -9,6 +9,7 @@ By code, `inject(Fault("device_lost"))`, or for a whole process with the environ
     device_lost=5@12      the board goes away in the middle of the 12th infer and is back 5 s later
     out_of_memory         the next launch does not fit
     nan_logits@3          the 3rd infer returns NaN
+    refused@3             the 3rd infer is refused; the device goes on
     corrupt_kv            one byte of the next KV dump is wrong
     truncated_kv          the next KV dump is cut short
 """
@@ -29,6 +30,7 @@ KINDS = (
     "device_lost",
     "out_of_memory",
     "nan_logits",
+    "refused",
     "corrupt_kv",
     "truncated_kv",
 )

@@ -213,6 +213,8 @@ class NativeModel(ModelFacts):
         absent = FAULTS.strike("device_lost")
         if absent is not None:
             device.lose(absent)
+        if FAULTS.strike("refused") is not None:
+            raise npu_error("Model_ShapeMismatched", "The shapes of the inputs do not match.")
         self._alive()
 
     def _alive(self) -> Device:

@@ -136,7 +136,7 @@ def test_a_caption_whose_kv_is_lost_goes_on(talk: Talk, checkpoint: Path, tmp_pa
     for _ in range(8):
         talk.engine.step()
     send(talk, "quick", paths[1])
-    entry = dict(talk.engine._caches._caches.entries())["behind"]  # type: ignore[union-attr]
+    entry = dict(talk.engine._loaded.caches._caches.entries())["behind"]  # type: ignore[union-attr]
     while entry.cache.is_resident:
         assert talk.engine.step()
     entry.cache.layers[0]._host_valid_len = 1  # type: ignore[attr-defined]  # as after a board was taken away

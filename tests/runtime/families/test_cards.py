@@ -49,7 +49,7 @@ def begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
 
 def watch(lane: Lane) -> list[list[tuple[int, int]]]:
     """The (compiled model, cache id) of every row of every decode step from now on."""
-    model: Any = lane.engine._model
+    model: Any = lane.engine._loaded.model
     steps: list[list[tuple[int, int]]] = []
     decode = model.decode
 
@@ -82,7 +82,7 @@ def test_conversations_spread_over_both_cards_in_turn(begin: Begin, checkpoint: 
 
 def test_prompts_on_both_cards_are_read_at_the_same_time(begin: Begin, checkpoint: Path) -> None:
     lane = begin(dev_no=(0, 1), max_batch_size=2 * K)
-    model: Any = lane.engine._model
+    model: Any = lane.engine._loaded.model
     calls: list[list[tuple[int, int]]] = []
     prefill = model.prefill
 

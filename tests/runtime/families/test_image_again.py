@@ -143,7 +143,7 @@ def said(text: str) -> Turn:
 
 def lose_kv(session: Session, conversation: str) -> None:
     """As after a board that was taken away: what is in host memory is not whole."""
-    entries = dict(session.engine._caches._caches.entries())  # type: ignore[union-attr]
+    entries = dict(session.engine._loaded.caches._caches.entries())  # type: ignore[union-attr]
     entries[conversation].cache.layers[0]._host_valid_len = 3  # type: ignore[attr-defined]
 
 
@@ -156,7 +156,7 @@ def step_aside(session: Session, name: str) -> None:
 
 
 def in_host_memory(session: Session) -> list[str]:
-    entries = session.engine._caches._caches.entries()  # type: ignore[union-attr]
+    entries = session.engine._loaded.caches._caches.entries()  # type: ignore[union-attr]
     return [name for name, entry in entries if entry.cache.get_seq_length() and not entry.cache.is_resident]
 
 

@@ -73,7 +73,7 @@ def compile_for(folder: Path, rows: int) -> None:
 def counting(session: Session) -> list[int]:
     """How many conversations each decode has, from now on."""
     rows: list[int] = []
-    model = session.engine._model
+    model = session.engine._loaded.model
     assert model is not None
     decode = model.decode
 

@@ -82,7 +82,7 @@ def test_a_short_hit_is_computed_again(start: Callable[..., Talk], name: str) ->
 def test_kv_lost_in_memory_is_computed_again(start: Callable[..., Talk], name: str) -> None:
     talk = start()
     talk.ask(name, QUESTION)
-    layer = talk.lane.engine._caches._caches.entries()[0][1].cache.layers[0]
+    layer = talk.lane.engine._loaded.caches._caches.entries()[0][1].cache.layers[0]
     talk.ask(f"{name}-other", QUESTION)
     layer._host_valid_len = 3  # as after a board that was taken away
     talk.ask(name, QUESTION)
@@ -96,13 +96,15 @@ def test_an_answer_whose_kv_is_lost_while_it_gives_way_comes_out_right(
     lane = start().lane
     lane.ask(f"behind-{name}", name, QUESTION[1], priority="background")
     lane.run(steps)  # in the prompt, or in the answer
-    layer = lane.engine._caches._caches.entries()[0][1].cache.layers[0]
+    layer = lane.engine._loaded.caches._caches.entries()[0][1].cache.layers[0]
     lane.ask(f"quick-{name}", f"{name}-other", [5, 6, 7])
     lane.run(4)
     layer._host_valid_len = 3
     lane.run()
     assert lane.answer(f"behind-{name}") == expected(QUESTION[1], 10)
     assert lane.answer(f"quick-{name}") == expected([5, 6, 7], 10)
+    ended = lane.finished(f"behind-{name}")
+    assert (ended.usage.cached, ended.reuse.cause) == (0, "rejected")  # said, too
 
 
 def test_the_measurement_after_a_load_knows_both_times_and_leaves_nothing(
@@ -110,7 +112,7 @@ def test_the_measurement_after_a_load_knows_both_times_and_leaves_nothing(
 ) -> None:
     talk = start(calibrate=True)
     talk.lane.run()
-    keeper = talk.lane.engine._caches
+    keeper = talk.lane.engine._loaded.caches
     assert keeper._costs.prefill_seconds(128) > 0
     assert keeper._costs.load_seconds(100_000) > 0
     assert keeper._caches.entries() == []

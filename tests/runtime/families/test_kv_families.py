@@ -133,10 +133,10 @@ def test_a_conversation_comes_back_from_memory_and_the_time_is_learnt(
     first = opening(family, tmp_path)
     text, before = program.ask(name, first)
     program.ask(f"{name}-other", said("t9 t8"))  # takes the slots
-    assert program.engine._caches._costs.load_seconds(1000) is None
+    assert program.engine._loaded.caches._costs.load_seconds(1000) is None
     turns = (first, answered(text), said("t90 t17 t44"))
     again, finished = program.ask(name, *turns)
-    assert program.engine._caches._costs.load_seconds(1000) > 0
+    assert program.engine._loaded.caches._costs.load_seconds(1000) > 0
     assert finished.usage.cached >= before.usage.prompt - 1
     assert again == start(family, "fresh").ask(f"{name}-fresh", *turns)[0]
 
@@ -156,7 +156,7 @@ def test_every_network_is_loaded_and_saving_the_one_before_is_not_counted(
         evict(*slot)
 
     monkeypatch.setattr(kv, "_evict_owner", slowly)
-    cache = dict(program.engine._caches._caches.entries())[name].cache
+    cache = dict(program.engine._loaded.caches._caches.entries())[name].cache
     assert not cache.is_resident
     assert 0 < kv.load(cache) < 0.1
     assert saved[0] == {"eagle3": 2, "qwen3_moe": LAYERS}.get(family, 1)

@@ -231,7 +231,7 @@ def test_the_conversation_used_last_keeps_its_slot(
         lane.ask(f"to-{conversation}", conversation, QUESTION[1], count=4)
     lane.run()
     assert len({path.parent for path in kept(tmp_path / "data")}) == 2
-    entries = lane.engine._caches._caches.entries()
+    entries = lane.engine._loaded.caches._caches.entries()
     assert [(one, entry.cache.is_resident) for one, entry in entries] == [
         (f"{name}-other", True),
         (name, False),

@@ -110,7 +110,7 @@ class Conversations(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_labelled_that_is_not_held(self) -> None:
-        for _, entry in self.lane.engine._caches._caches.entries():
+        for _, entry in self.lane.engine._loaded.caches._caches.entries():
             drawn = 1  # a token is known one step before its position is computed
             assert len(entry.identity) <= entry.cache.get_seq_length() + drawn
             assert len(entry.held()) <= entry.cache.get_seq_length()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.families.base import PromptChunk
-from runtime.messages import Failed, Finished
+from runtime.messages import Failed, Finished, ModelFailed
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.families.numbers import COUNT, K, Lane, Numbers
@@ -32,6 +32,24 @@ def lane(checkpoint: Path) -> Iterator[Lane]:
     yield lane
     FAULTS.clear()
     lane.engine.close()
+
+
+@pytest.mark.parametrize("call", [1, 2, 6, 9])
+def test_a_call_that_the_runtime_refuses_once_costs_no_answer_but_that_of_its_only_request(
+    lane: Lane, checkpoint: Path, call: int
+) -> None:
+    FAULTS.inject(Fault("refused", nth=call))
+    plain = plain_model(checkpoint)
+    for number, prompt in enumerate(PROMPTS):
+        lane.ask(f"r{number}", f"c{number}", prompt)
+    lane.run()
+    failed = {event.request_id: event.error.code for event in lane.events if isinstance(event, Failed)}
+    # The first two calls are of one request alone; a step for several is done again one by one.
+    assert list(failed.values()) == ["device"] * (call <= 2)
+    assert not [event for event in lane.events if isinstance(event, ModelFailed)]
+    for number, prompt in enumerate(PROMPTS):
+        if f"r{number}" not in failed:
+            assert lane.answer(f"r{number}") == greedy(plain, prompt, COUNT)
 
 
 @pytest.mark.parametrize("poisoned", [0, 1, 2])
