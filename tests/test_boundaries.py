@@ -186,11 +186,12 @@ def test_nothing_unpickles_or_runs_code_of_a_model():
 
 
 def test_the_window_neither_re_enters_its_event_loop_nor_kills_threads():
+    """Nor leaves an object of Python's on the clipboard: freed after Python has gone, it crashes."""
     found = [
         (name, node.attr)
         for name, tree in modules().items()
         if name.startswith("mblt_desktop") or name in QT_IN_RUNTIME
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in ("processEvents", "terminate")
+        if isinstance(node, ast.Attribute) and node.attr in ("processEvents", "terminate", "setMimeData")
     ]
     assert found == []

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel, QMimeData, QSize, Qt, QUrl
-from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication, QLineEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -38,14 +37,6 @@ from tests.ui.image.conftest import drop_data, drop_on
 Photo = Callable[..., Path]
 REUSE = Reuse(90, "image", 80)
 USAGE, TIMINGS = Usage(100, 80, 21), Timings(0.1, 0.0, 0.0, 0.5, 2.0, 0.6, 2.6)
-
-
-def image_data(colour: str) -> QMimeData:
-    image = QImage(20, 10, QImage.Format.Format_RGB32)
-    image.fill(QColor(colour))
-    mime = QMimeData()
-    mime.setImageData(image)
-    return mime
 
 
 def names(pane: ImagePane) -> list[str]:
@@ -81,25 +72,6 @@ def test_dropped_text_is_not_taken(pane: ImagePane) -> None:
     drop_data(pane, mime)
     assert pane.model.rowCount() == 0
     assert not pane.paste(mime)
-
-
-def test_a_pasted_picture_becomes_a_file(qtbot: QtBot, pane: ImagePane, context: AppContext) -> None:
-    QGuiApplication.clipboard().setMimeData(image_data("green"))
-    pane.gallery.setFocus()
-    qtbot.keyClick(pane.gallery, Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
-    qtbot.waitUntil(lambda: shown(pane) == [QSize(20, 10)])
-    (record,) = context.store.images.list()
-    assert Path(record.path).parent == context.paths.media
-    assert Path(record.path).is_file()
-
-
-def test_pasting_into_the_question_box_takes_the_picture_too(
-    qtbot: QtBot, pane: ImagePane, photo: Photo
-) -> None:
-    mime = QMimeData()
-    mime.setUrls([QUrl.fromLocalFile(str(photo()))])
-    pane.ask.question.edit.insertFromMimeData(mime)
-    qtbot.waitUntil(lambda: names(pane) == ["photo.png"])
 
 
 def test_what_is_no_picture_is_refused_in_words_and_the_rest_is_taken(
