@@ -29,7 +29,6 @@ __all__ = [
     "current_theme",
     "font",
     "icon",
-    "icon_names",
     "pixmap",
     "theme_manager",
 ]
@@ -214,9 +213,3 @@ def icon(name: str, tone: str = "text") -> QIcon:
         result.addPixmap(pixmap(name, theme.faint, size), QIcon.Mode.Disabled, QIcon.State.Off)
         result.addPixmap(pixmap(name, theme.accent, size), QIcon.Mode.Normal, QIcon.State.On)
     return result
-
-
-def icon_names() -> list[str]:
-    """All icons there are, sorted."""
-    folder = files("resources") / "icons"
-    return sorted(entry.name[:-4] for entry in folder.iterdir() if entry.name.endswith(".svg"))

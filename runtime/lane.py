@@ -50,8 +50,6 @@ class CancelMarks:
 class Service(Protocol):
     """The work of one lane. Every method is called from the lane's thread."""
 
-    name: str
-
     def open(self) -> None:
         """Do the slow imports and set-up."""
 

@@ -134,8 +134,3 @@ def _say_place(layout: EffectiveLayout | EffectivePart) -> str:
     elif layout.clusters:
         where = say_clusters(layout.clusters)
     return f"{layout.core_mode} on {where}"
-
-
-def say_outcome(request: LayoutRequest, layout: EffectiveLayout) -> str:
-    """Requested → effective, in one line."""
-    return f"{say_request(request)} → {say_effective(layout)}"

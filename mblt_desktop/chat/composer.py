@@ -43,11 +43,6 @@ class MessageEdit(QPlainTextEdit):
         self._composing = False
         self._fit()
 
-    @property
-    def composing(self) -> bool:
-        """Whether an input method shows text that is not part of the message yet."""
-        return self._composing
-
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         """Know when an input method is in the middle of a word."""
         self._composing = bool(event.preeditString())

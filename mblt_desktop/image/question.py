@@ -98,15 +98,9 @@ class QuestionBox(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 10, 12, 10)
         column.setSpacing(8)
-        self.presets = [Button(name) for name, _ in PRESETS]
+        self.presets = [self._preset(number) for number in range(len(PRESETS))]
         self._grid = QGridLayout()
         self._grid.setSpacing(6)
-        for number, button in enumerate(self.presets):
-            button.setFont(font("small"))
-            button.setStyleSheet("padding: 4px 8px;")
-            button.setProperty("preset", number)
-            button.setToolTip(PRESETS[number][1])
-            button.clicked.connect(self._on_preset_clicked)
         self.arrange_presets(len(PRESETS))
         column.addLayout(self._grid)
         self.edit = QuestionEdit()
@@ -134,6 +128,16 @@ class QuestionBox(QFrame):
         self._stopping = False
         self._pictures = 0
         self._update()
+
+    def _preset(self, number: int) -> Button:
+        name, question = PRESETS[number]
+        button = Button(name)
+        button.setFont(font("small"))
+        button.setStyleSheet("padding: 4px 8px;")
+        button.setProperty("preset", number)
+        button.setToolTip(question)
+        button.clicked.connect(self._on_preset_clicked)
+        return button
 
     def arrange_presets(self, columns: int) -> None:
         """Put the presets into rows of so many."""

@@ -23,7 +23,6 @@ class RecordButton(QWidget):
 
     def __init__(self, controller: RecordingController) -> None:
         super().__init__()
-        self._controller = controller
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)

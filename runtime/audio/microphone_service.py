@@ -53,8 +53,6 @@ class _Running:
 class MicrophoneService:
     """See `runtime.lane.Service`. One take at a time."""
 
-    name = "microphone"
-
     def __init__(
         self, config: RuntimeConfig, post: Post, marks: CancelMarks, inputs: Inputs | None = None
     ) -> None:

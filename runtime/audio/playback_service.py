@@ -128,8 +128,6 @@ class _Playing:
 class PlaybackService:
     """See `runtime.lane.Service`. One file at a time."""
 
-    name = "playback"
-
     def __init__(
         self,
         config: RuntimeConfig,

@@ -50,8 +50,6 @@ class LibraryService:
     download of minutes. The two share only the queue of jobs and the catalogue, each under `_lock`.
     """
 
-    name = "library"
-
     def __init__(
         self,
         config: RuntimeConfig,

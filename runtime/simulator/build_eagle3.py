@@ -57,16 +57,7 @@ def build_eagle3(base: Checkpoint, draft: Checkpoint, target: Target) -> None:
     target.write_mxq(
         "base.mxq", replace(header, architecture={**header.architecture, **features}), prefix="base_"
     )
-    frequencies, scale = rotary_frequencies(draft_config)
-    architecture = replace(decoder_architecture(draft_config, scale), vocab=known)
-    drafted = replace(
-        header,
-        role="eagle3 draft",
-        architecture=asdict(architecture),
-        weights=tuple(target.write_weights("draft", _draft_tensors(draft, frequencies))),
-        tensor_names={},
-    )
-    target.write_mxq("draft.mxq", drafted, prefix="draft_")
+    target.write_mxq("draft.mxq", _drafted(draft, draft_config, header, known, target), prefix="draft_")
     width = config.hidden_size
     projector = Header(
         role="eagle3 fc",
@@ -74,6 +65,19 @@ def build_eagle3(base: Checkpoint, draft: Checkpoint, target: Target) -> None:
         weights=tuple(target.write_weights("fc", [("fc", draft.tensor("fc.weight").T)])),
     )
     target.write_mxq("fc.mxq", projector, prefix="fc_")
+
+
+def _drafted(draft: Checkpoint, draft_config: Any, header: Header, known: int, target: Target) -> Header:
+    """The draft's network, its weights written; it knows so many of the tokens."""
+    frequencies, scale = rotary_frequencies(draft_config)
+    architecture = replace(decoder_architecture(draft_config, scale), vocab=known)
+    return replace(
+        header,
+        role="eagle3 draft",
+        architecture=asdict(architecture),
+        weights=tuple(target.write_weights("draft", _draft_tensors(draft, frequencies))),
+        tensor_names={},
+    )
 
 
 def _check(base: Checkpoint, draft: Checkpoint, config: Any, draft_config: Any, target: Target) -> None:

@@ -38,8 +38,6 @@ from runtime.tracing.recorder import RECORDER
 class SpeechService:
     """See `runtime.lane.Service`. A file's failure ends that file only; the next one begins."""
 
-    name = "speech"
-
     def __init__(
         self, config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCall | None = None
     ) -> None:

