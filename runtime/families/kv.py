@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from runtime.errors import DeviceError, loses_model
+from runtime.catalog.manifest import read_manifest
+from runtime.errors import DeviceError, ModelError, loses_model
 from runtime.families.base import KvCache
 from runtime.families.faults import device_faults
 from runtime.kv_store import KvRejectedError, ModelKey
@@ -67,15 +68,26 @@ def load(cache: KvCache) -> float:
 
 
 def model_key(info: ModelInfo, cache: KvCache) -> ModelKey:
-    """What must be equal for KV to be loaded back: the files, the layout and the shapes of the KV."""
+    """What must be equal for KV to be loaded back: the files, the layout and the shapes of the KV.
+
+    Files are told apart by size and time of change, and by the hashes in an installed model's manifest.
+    """
     folder = Path(info.folder)
     files = sorted(path for pattern in _ARTIFACT for path in folder.rglob(pattern))
     stats = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     layout = repr(info.layout)
     shapes = [repr(_signature(part.mxq_model)) for part in parts(cache)]
     computed_in = precision() if info.simulated else ""
-    whole = json.dumps([info.model_id, info.device, computed_in, layout, stats, shapes])
+    whole = json.dumps([info.model_id, info.device, computed_in, layout, stats, _stated(folder), shapes])
     return ModelKey(info.model_id, layout, hashlib.sha256(whole.encode()).hexdigest()[:32])
+
+
+def _stated(folder: Path) -> list[tuple[str, str]]:
+    """Every file with its SHA-256, as an installed model's manifest has it; empty without a manifest."""
+    try:
+        return [(record.path, record.sha256) for record in read_manifest(folder).files]
+    except ModelError:
+        return []
 
 
 def _signature(mxq_model: Any) -> object:

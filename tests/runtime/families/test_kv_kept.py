@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from runtime.catalog.job import Job
+from runtime.catalog.manifest import Description, write_manifest
 from runtime.kv_store import Record, sealed
 from runtime.messages import ForgetConversation, Reuse
-from tests.runtime.families.kv_talk import QUESTION, SYSTEM, Talk
+from runtime.simulator.build import build_artifact
+from tests.runtime.families.kv_talk import QUESTION, SYSTEM, Expected, Talk
 
 
 def kept(data: Path) -> list[Path]:
@@ -81,6 +86,55 @@ def test_kv_that_does_not_pass_its_check_is_computed_again(
     assert (again.cached, again.reuse.cause) == (0, "rejected")
     again.ask(name, QUESTION)
     assert again.cached == 29
+
+
+def replace_unseen(folder: Path, other: Path) -> None:
+    """Put another artifact in place of that one; names, sizes and times of the files stay."""
+    for path in sorted(folder.iterdir()):
+        facts, content = path.stat(), (other / path.name).read_bytes()
+        assert len(content) == facts.st_size, path.name
+        path.write_bytes(content)
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def test_kv_of_other_shapes_is_not_used_though_the_files_look_the_same(
+    checkpoint: Path, folder: Path, expected: Expected, name: str, tmp_path: Path
+) -> None:
+    model, other = Path(shutil.copytree(folder, tmp_path / "model")), tmp_path / "other"
+    build_artifact(checkpoint, other, max_batch_size=1, context_length=216, prefill_chunk=16)
+    talk = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
+    talk.ask(name, QUESTION)
+    talk.lane.engine.close()
+    replace_unseen(model, other)
+    again = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
+    again.ask(name, QUESTION)
+    assert (again.cached, again.reuse.cause) == (0, "rejected")
+    again.lane.engine.close()
+
+
+def test_kv_of_another_installed_model_is_not_used_though_its_files_look_the_same(
+    folder: Path, expected: Expected, name: str, tmp_path: Path
+) -> None:
+    """Only the hashes in the manifest tell them apart, as when a folder is copied with its times."""
+    model, other = tmp_path / "model", tmp_path / "other"
+    for made in (model, other):
+        shutil.copytree(folder, made)
+    config = (other / "config.json").read_text()
+    assert '"initializer_range": 0.25' in config  # counts for training only, so the answers are the same
+    (other / "config.json").write_text(
+        config.replace('"initializer_range": 0.25', '"initializer_range": 0.26')
+    )
+    about = Description("tiny", "Tiny", "chat", "llama", "simulated", "MIT")
+    for made in (model, other):
+        write_manifest(made, about, Job(lambda _: None))
+    talk = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
+    talk.ask(name, QUESTION)
+    talk.lane.engine.close()
+    replace_unseen(model, other)
+    again = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
+    again.ask(name, QUESTION)
+    assert (again.cached, again.reuse.cause) == (0, "rejected")
+    again.lane.engine.close()
 
 
 def test_what_the_disk_keeps_is_loaded_if_that_beats_computing(start: Callable[..., Talk], name: str) -> None:
