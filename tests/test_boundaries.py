@@ -58,6 +58,38 @@ WORKERS = {
     "runtime.audio.microphone_service",
     "runtime.audio.playback_service",
 }
+FOR_THE_WINDOW = {
+    # All that the window imports of the runtime, as docs/architecture.md lists it.
+    "runtime.thread",
+    "runtime.messages",
+    "runtime.errors",
+    "runtime.config",
+    "runtime.settings",
+    "runtime.setting_types",
+    "runtime.sampling_params",
+    "runtime.layout",
+    "runtime.layout_check",
+    "runtime.layout_outcome",
+    "runtime.layout_parts",
+    "runtime.layout_rules",
+    "runtime.layout_settings",
+    "runtime.audio.times",
+    "runtime.audio.subtitles",
+    "runtime.plain_files",
+    "runtime.doctor_system",
+    "runtime.tracing.model",
+    "runtime.tracing.view",
+    "runtime.tracing.levels",
+    "runtime.tracing.analyse",
+    "runtime.tracing.recorder",
+    "runtime.tracing.serve",
+    "runtime.images",
+    "runtime.storage",
+    "runtime.devices",
+    "runtime.device_readings",
+}
+SESSION = "mblt_desktop.session"
+"""The command line's runtime without a window."""
 COMMANDS = "mblt_desktop.commands."
 """The command line may wait and has no window to keep smooth."""
 
@@ -150,15 +182,24 @@ def test_the_window_never_touches_models_devices_or_engines():
     assert found == []
 
 
+def test_the_window_imports_of_the_runtime_what_is_listed_and_nothing_is_listed_for_nothing():
+    imported = {
+        found
+        for name, tree in modules().items()
+        if name.startswith("mblt_desktop") and not name.startswith(COMMANDS) and name != SESSION
+        for found in imports(tree, at_import_time=False)
+        if found.startswith("runtime.") and found in modules()
+    }
+    assert imported == FOR_THE_WINDOW
+
+
 def test_what_the_window_imports_brings_no_worker_with_it():
     """Also through others: everything that is loaded with the window's modules, followed to the end."""
     tree = modules()
     todo = [
         name
         for name in tree
-        if name.startswith("mblt_desktop")
-        and not name.startswith(COMMANDS)
-        and name != "mblt_desktop.session"
+        if name.startswith("mblt_desktop") and not name.startswith(COMMANDS) and name != SESSION
     ]
     loaded: set[str] = set()
     while todo:
