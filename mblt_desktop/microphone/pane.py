@@ -14,14 +14,14 @@ from mblt_desktop.microphone.export import Exporter, suggested_name
 from mblt_desktop.microphone.history import HistoryList
 from mblt_desktop.microphone.player import Player
 from mblt_desktop.microphone.queue import OVER, FileQueue, Item
-from mblt_desktop.microphone.queue_view import DropZone, QueueView
+from mblt_desktop.microphone.queue_view import DropZone, QueueArea, QueueView
 from mblt_desktop.microphone.record_panel import RecordPanel
 from mblt_desktop.microphone.recorder import Recorder
 from mblt_desktop.microphone.speech_models import SpeechModels
 from mblt_desktop.microphone.takes import TakeFolder
 from mblt_desktop.microphone.transcript_page import TranscriptPage
 from mblt_desktop.store.records import TranscriptRecord
-from mblt_desktop.widgets import ErrorBanner, Line, Scrolled, Section, SidePanel, ask_for_files, local_files
+from mblt_desktop.widgets import ErrorBanner, Line, Section, SidePanel, ask_for_files, local_files
 from resources import sample
 from runtime.audio.subtitles import TranscriptFormat
 from runtime.errors import ErrorInfo
@@ -29,7 +29,6 @@ from runtime.messages import Segment, TakeFinished
 
 SAMPLE = "jfk.flac"
 _PANEL_WIDTH = 304
-_FILES_HEIGHT = 320
 _MORE_SUFFIXES = frozenset((".opus", ".flac", ".m4a", ".webm", ".mkv", ".ogg", ".oga", ".amr", ".caf", ".ts"))
 """Audio and video that the system's table of file types may not know."""
 
@@ -98,9 +97,8 @@ class MicrophonePane(QWidget):
         panel.column.addWidget(Line())
         panel.column.addWidget(Section("Files"))
         panel.column.addWidget(self.drop_zone)
-        rows = Scrolled(self.queue_view)
-        self._rows = rows
-        panel.column.addWidget(rows)
+        self._rows = QueueArea(self.queue_view)
+        panel.column.addWidget(self._rows)
         self._history_title = Section("Transcripts")
         panel.column.addWidget(self._history_title)
         panel.column.addWidget(self.history, 1)
@@ -120,7 +118,7 @@ class MicrophonePane(QWidget):
         row.setSpacing(0)
         row.addWidget(panel)
         row.addWidget(main, 1)
-        self._fit_rows()
+        self._rows.hide()
 
     def _connect(self) -> None:
         self.drop_zone.clicked.connect(self._on_choose_clicked)
@@ -134,8 +132,8 @@ class MicrophonePane(QWidget):
         self.recorder.take_finished.connect(self._on_take_finished)
         self.recorder.state_changed.connect(self._on_recorder_state_changed)
         self.recorder.level_changed.connect(self._on_level_changed)
-        self.queue.added.connect(self._on_queue_resized)
-        self.queue.changed.connect(self._on_queue_resized)
+        self.queue.added.connect(self._on_queue_changed)
+        self.queue.changed.connect(self._on_queue_changed)
         self.queue.removed.connect(self._on_item_removed)
         self.queue.dismissed.connect(self._on_item_dismissed)
         self.queue.segment_added.connect(self._on_segment_added)
@@ -248,8 +246,8 @@ class MicrophonePane(QWidget):
             self._show_record(record)
 
     @Slot()
-    def _on_queue_resized(self) -> None:
-        self._fit_rows()
+    def _on_queue_changed(self) -> None:
+        self._rows.setVisible(bool(self.queue.items))
         shown = self._shown
         if isinstance(shown, Item) and shown.state in ("failed", "cancelled") and not shown.segments:
             self._shown = None
@@ -257,7 +255,7 @@ class MicrophonePane(QWidget):
 
     @Slot(object)
     def _on_item_removed(self, item: Item) -> None:
-        self._fit_rows()
+        self._rows.setVisible(bool(self.queue.items))
         if self._shown is item:
             self._shown = None
             self.page.show_nothing()
@@ -267,16 +265,6 @@ class MicrophonePane(QWidget):
         """A file of the user's stays where it is; a take without a transcript is nowhere else."""
         if self.takes.is_take(item.path) and not item.transcript_id:
             self._discard_take(item)
-
-    def _fit_rows(self) -> None:
-        """The list of files is as high as its rows, up to its limit; the transcripts get the rest.
-
-        In a low window both give way, and scroll.
-        """
-        self._rows.setVisible(bool(self.queue.items))
-        self.queue_view.adjustSize()
-        self._rows.setMaximumHeight(min(_FILES_HEIGHT, self.queue_view.sizeHint().height() + 2))
-        self._rows.updateGeometry()
 
     # -- transcripts -----------------------------------------------------------------------------
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
 from mblt_desktop.microphone.queue import OVER, FileQueue, Item
-from mblt_desktop.widgets import Button, ElidedLabel, IconButton, Label, restyle
+from mblt_desktop.widgets import Button, ElidedLabel, IconButton, Label, Scrolled, restyle
 from runtime.audio.times import clock
 
+_HIGHEST = 320
+"""Pixels of the list; more rows are scrolled."""
 _TONES = {"done": "ok", "failed": "bad", "cancelled": "warn", "kept": "warn"}
 
 
@@ -207,3 +209,35 @@ class QueueView(QWidget):
             self._column.removeWidget(row)
             row.hide()
             row.deleteLater()
+
+
+class QueueArea(Scrolled):
+    """The rows in a place that is as high as they are, up to a limit; they are scrolled where there is less.
+
+    Qt's own area keeps the first height that its content asked for, which was that of one row.
+    """
+
+    def sizeHint(self) -> QSize:
+        """What the rows need now, at the width there is."""
+        rows = self.widget()
+        if rows is None:
+            return super().sizeHint()
+        high = rows.heightForWidth(self.width()) if rows.hasHeightForWidth() else rows.sizeHint().height()
+        return QSize(rows.sizeHint().width(), min(_HIGHEST, high))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Rows came, went, or have more to say."""
+        handled = super().eventFilter(watched, event)
+        if watched is self.widget() and event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return handled
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Words wrap elsewhere at another width."""
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._fit()
+
+    def _fit(self) -> None:
+        self.setMaximumHeight(self.sizeHint().height())
+        self.updateGeometry()

@@ -306,6 +306,30 @@ def test_in_a_low_window_files_and_transcripts_share_the_room(
     assert list_.geometry().bottom() <= ready.height()
 
 
+def test_every_file_is_in_sight_where_there_is_room(
+    ready: MicrophonePane, bridge: ScriptedBridge, post: Post, qtbot: QtBot
+) -> None:
+    def in_sight() -> bool:
+        last = [*ready.queue_view.rows.values()][-1]
+        bar = ready._rows.verticalScrollBar()
+        return bar.maximum() == 0 and last.geometry().bottom() <= ready._rows.viewport().height()
+
+    ready.open_files([Path("/a/1.wav")])
+    qtbot.waitUntil(in_sight)
+    ready.open_files([Path("/a/2.wav"), Path("/a/3.wav")])
+    qtbot.waitUntil(in_sight)
+    first, *_ = bridge.host.sent(Transcribe)
+    error = AudioError("1.wav: this is not an audio or video file that can be read.", remedy="Convert it.")
+    post(Failed(first.request_id, error.info))
+    qtbot.waitUntil(in_sight)
+    high = ready._rows.height()
+    ready.queue.dismiss(ready.queue.items[first.request_id])
+    qtbot.waitUntil(lambda: in_sight() and ready._rows.height() < high)
+    ready.open_files([Path(f"/a/{number}.wav") for number in range(8)])
+    qtbot.waitUntil(lambda: ready._rows.verticalScrollBar().maximum() > 0)
+    assert high < ready._rows.height() < ready.height() / 2
+
+
 def test_a_link_to_elsewhere_is_not_welcomed(pane: MicrophonePane) -> None:
     mime = QMimeData()
     mime.setUrls([QUrl("https://example.org/talk.mp3")])
