@@ -17,6 +17,17 @@ NEUTRAL_PENALTIES: dict[str, float] = {
 }
 """The penalties, each with the value that changes nothing."""
 
+NOT_IN_ROUNDS: dict[str, SampledValue] = {
+    "min_p": 0.0,
+    **NEUTRAL_PENALTIES,
+    "apply_penalties": True,
+    "min_tokens": 0,
+    "seed": None,
+    "report_candidates": False,
+}
+"""What a model that answers by speculation cannot follow, each with the value that asks for nothing: the
+vendor's rounds draw the tokens themselves, with temperature, top-k and top-p."""
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
@@ -50,6 +61,13 @@ class UsedValue:
     name: str
     value: SampledValue
     source: ValueSource
+    applied: bool = True
+    """Not what the model states for itself and, answering by speculation, does not follow."""
+
+
+def by_speculation(title: str) -> str:
+    """Why a model that is called so cannot follow every value; the beginning of a sentence."""
+    return f"{title} answers by speculation, which takes temperature, top-k and top-p only"
 
 
 def ignored_penalties(used: Iterable[UsedValue]) -> tuple[UsedValue, ...]:

@@ -129,11 +129,17 @@ class MadeWith(QFrame):
             words = used_words(one)
             value.setText(words.text)
             source.setText(words.source)
-        ignored = [
-            f"{short_title(f'sampling.{one.name}')} {used_words(one).text}" for one in ignored_penalties(used)
+        ignored = {
+            "Penalties were off. Not applied": ignored_penalties(used),
+            "Not applied, because the model answers by speculation": [one for one in used if not one.applied],
+        }
+        lines = [
+            f"{why}: {', '.join(f'{_title(one)} {used_words(one).text}' for one in values)}."
+            for why, values in ignored.items()
+            if values
         ]
-        self.ignored.setText(f"Penalties were off. Not applied: {', '.join(ignored)}.")
-        self.ignored.setVisible(bool(ignored))
+        self.ignored.setText("\n".join(lines))
+        self.ignored.setVisible(bool(lines))
 
     def _add_row(self, used: UsedValue) -> tuple[Label, Label, Label]:
         row = len(self.rows)

@@ -13,9 +13,16 @@ from mblt_desktop.theme import font
 from mblt_desktop.widgets import Label, Scrolled, Section, SidePanel, restyle
 from runtime.errors import SettingError
 from runtime.messages import ModelInfo
+from runtime.sampling_params import by_speculation
 from runtime.settings import SETTINGS
 
 SAVE_DELAY_MS = 400
+_NOT_TAKEN = {
+    "conversation": "Empty it: an answer that is to follow it is refused.",
+    "you": "Put it back to its default in Settings, Sampling: an answer that is to follow it is refused.",
+    "model": "What the model states itself is not applied.",
+}
+"""What follows for a value that the model cannot follow, by who set it."""
 
 
 class Inspector(SidePanel):
@@ -124,6 +131,10 @@ class Inspector(SidePanel):
         for key, row in self.rows.items():
             found = effective(key, self._conversation, self._context.preferences, self._model)
             row.show_value(found.text, found.source)
+            if isinstance(row, SamplingRow):
+                model, name = self._model, key.partition(".")[2]
+                taken = model is None or name not in model.sampling_not_taken
+                row.show_not_taken("" if model is None or taken else by_speculation(model.title))
 
 
 class SamplingRow(QWidget):
@@ -139,7 +150,8 @@ class SamplingRow(QWidget):
         self.name.setToolTip(self._setting.help)
         self.edit = QLineEdit()
         self.edit.setAccessibleName(f"{self._setting.title} of this conversation")
-        self.edit.setToolTip(f"{self._setting.help}\nEmpty it to use the value of the settings or the model.")
+        self._tip = f"{self._setting.help}\nEmpty it to use the value of the settings or the model."
+        self.edit.setToolTip(self._tip)
         self.edit.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.edit.setFont(font(tabular=True))
         self.edit.setFixedWidth(84)
@@ -156,6 +168,22 @@ class SamplingRow(QWidget):
         self.edit.setPlaceholderText(text)
         self.source.setText(source)
         self._mark("")
+
+    def show_not_taken(self, why: str) -> None:
+        """The loaded model cannot follow the value; `why` begins a sentence and is empty if it can.
+
+        A value of the conversation can still be taken away: an answer is refused for it.
+        """
+        source = self.source.text()
+        own, users = source == "conversation", source == "you"
+        self.edit.setEnabled(not why or own)
+        tip = self._tip
+        if why:
+            self.source.setText("not taken")
+            self.source.set_tone("bad" if own or users else "muted")
+            tip = f"{why}. {_NOT_TAKEN.get(source, '')}".strip()
+        self.edit.setToolTip(tip)
+        self.source.setToolTip(tip if why else "")
 
     @Slot()
     def _on_edited(self) -> None:

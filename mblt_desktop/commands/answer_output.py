@@ -24,6 +24,11 @@ def summary(finished: Finished) -> str:
     facts = [
         left_out_words(result),
         *(f"not applied: {one.name} {one.value}" for one in ignored_penalties(finished.sampling)),
+        *(
+            f"not applied, answers by speculation: {one.name} {one.value}"
+            for one in finished.sampling
+            if not one.applied
+        ),
         *result_facts(result, finished.device),
     ]
     return " · ".join(fact for fact in facts if fact) + f"\n{reuse_words(finished.usage, finished.reuse)}"
@@ -40,7 +45,10 @@ def document(text: str, info: ModelInfo, finished: Finished) -> dict[str, object
         "model": info.model_id,
         "device": info.device,
         "simulated": info.simulated,
-        "sampling": {one.name: {"value": one.value, "source": one.source} for one in finished.sampling},
+        "sampling": {
+            one.name: {"value": one.value, "source": one.source, "applied": one.applied}
+            for one in finished.sampling
+        },
         "left_out": finished.left_out,
         "reuse": _reuse(finished.usage, finished.reuse) if finished.reuse else None,
         "speculation": dataclasses.asdict(finished.speculation) if finished.speculation else None,

@@ -8,6 +8,7 @@ from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.page import SettingsPage
 from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.widgets import Label
+from runtime.sampling_params import by_speculation
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this always take the likeliest token, as the runtime does."""
@@ -37,8 +38,11 @@ class SamplingPage(SettingsPage):
         self.greedy = Label("", "accent", "small", wrap=True)
         self.greedy.setContentsMargins(16, 0, 16, 8)
         choosing = [key for key in self.rows if key not in (*_PENALTIES, *_LENGTH)]
+        self.not_taken = Label("", "accent", "small", wrap=True)
+        self.not_taken.setContentsMargins(16, 0, 16, 8)
         card = self.add_card(choosing, "Choosing words")
         card.column.insertWidget(1, self.greedy)
+        card.column.insertWidget(1, self.not_taken)
         self.add_card(_PENALTIES, "Penalties")
         self.add_card(_LENGTH, "Length")
         preferences.changed.connect(self._on_changed)
@@ -59,16 +63,24 @@ class SamplingPage(SettingsPage):
 
     def _refresh(self) -> None:
         """Say and show which values have no effect now."""
-        greedy = self._is_greedy()
+        dimmed: set[str] = set()
+        greedy, info = self._is_greedy(), self._model.info
         self.greedy.setText(
             "Greedy: the likeliest word is always taken, so top-p, min-p and seed have no effect."
         )
         self.greedy.setVisible(greedy)
-        for key in _ONLY_WHEN_RANDOM:
-            self.rows[key].set_dimmed(greedy)
-        off = not self._preferences.flag("sampling.apply_penalties")
-        for key in _PENALTIES[1:]:
-            self.rows[key].set_dimmed(off)
+        if greedy:
+            dimmed.update(_ONLY_WHEN_RANDOM)
+        if not self._preferences.flag("sampling.apply_penalties"):
+            dimmed.update(_PENALTIES[1:])
+        if info is not None and info.sampling_not_taken:
+            dimmed.update(f"sampling.{name}" for name in info.sampling_not_taken)
+            self.not_taken.setText(
+                f"{by_speculation(info.title)}. An answer that is to follow other values is refused."
+            )
+        self.not_taken.setVisible(info is not None and bool(info.sampling_not_taken))
+        for key, row in self.rows.items():
+            row.set_dimmed(key in dimmed)
 
     def _is_greedy(self) -> bool:
         temperature = self.rows["sampling.temperature"].value_that_counts()

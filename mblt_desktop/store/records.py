@@ -230,7 +230,8 @@ def result_from_json(text: str) -> Result:
 
 def _used_value(row: dict[str, Any]) -> UsedValue:
     value = row["value"]
-    return UsedValue(row["name"], tuple(value) if isinstance(value, list) else value, row["source"])
+    value = tuple(value) if isinstance(value, list) else value
+    return UsedValue(row["name"], value, row["source"], row.get("applied", True))
 
 
 def segments_to_json(segments: tuple[Segment, ...]) -> str:

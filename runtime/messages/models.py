@@ -33,6 +33,8 @@ class ModelInfo:
     prefill_chunk: int
     sampling_defaults: dict[str, float | int] = field(default_factory=dict)
     """Sampling values the model's own generation_config.json sets, by name, e.g. "temperature"."""
+    sampling_not_taken: frozenset[str] = frozenset()
+    """Names of sampling values that it cannot follow, because it answers by speculation."""
     load_seconds: float = 0.0
     languages: tuple[str, ...] = ()
     """ISO codes of what a speech model understands."""

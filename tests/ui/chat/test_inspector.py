@@ -14,12 +14,13 @@ from runtime.messages import (
     CandidatesReported,
     DrawnToken,
     Generate,
+    ModelLoaded,
     PrefillProgress,
     Reuse,
     Speculation,
 )
 from runtime.sampling_params import UsedValue
-from tests.ui.chat.conftest import finished
+from tests.ui.chat.conftest import finished, info
 
 USED = (
     UsedValue("temperature", 0.7, "conversation"),
@@ -199,3 +200,55 @@ def test_the_inspector_says_how_much_was_reused_and_why_no_more(pane, host, scri
         "540 of 571 prompt tokens were reused, 31 were computed because an earlier turn was edited or "
         "replaced: token 541, “<b>x</b>”, is the first that differs."
     )
+
+
+SPECULATES = frozenset({"min_p", "repetition_penalty", "presence_penalty", "seed", "min_tokens"})
+
+
+def test_what_a_model_with_a_draft_cannot_follow_is_disabled_and_says_why(pane, host, context, qtbot):
+    rows = pane.inspector.rows
+    tip = rows["sampling.seed"].edit.toolTip()
+    context.preferences.set("sampling.presence_penalty", 0.5)
+    context.store.conversations.update(pane.conversation.id, sampling={"sampling.min_p": 0.1})
+    own = {"repetition_penalty": 1.1, "temperature": 0.6}
+    host.post(ModelLoaded(info(sampling_defaults=own, sampling_not_taken=SPECULATES)))
+    qtbot.waitUntil(lambda: not rows["sampling.seed"].edit.isEnabled())
+    pane.inspector.show_conversation(pane.conversation)
+    enabled = {key.partition(".")[2] for key, row in rows.items() if row.edit.isEnabled()}
+    assert enabled >= {"temperature", "top_p", "top_k", "max_tokens", "context_policy", "min_p"}
+    assert enabled & SPECULATES == {"min_p"}, "what is set can be taken away"
+    assert rows["sampling.repetition_penalty"].edit.placeholderText() == "1.10"
+    said = {name: rows[f"sampling.{name}"].edit.toolTip() for name in SPECULATES}
+    assert all(
+        "answers by speculation, which takes temperature, top-k and top-p only." in one
+        for one in said.values()
+    )
+    assert "states itself is not applied" in said["repetition_penalty"]
+    assert "in Settings" in said["presence_penalty"]
+    assert "Empty it" in said["min_p"]
+    assert rows["sampling.seed"].source.text() == "not taken"
+    host.post(ModelLoaded(info(sampling_defaults=own)))
+    qtbot.waitUntil(rows["sampling.seed"].edit.isEnabled)
+    assert rows["sampling.seed"].edit.toolTip() == tip
+    assert rows["sampling.seed"].source.text() == "default"
+
+
+def test_what_the_model_states_and_did_not_follow_is_shown_and_saved(pane, answered, context):
+    used = (
+        UsedValue("temperature", 0.6, "model"),
+        UsedValue("repetition_penalty", 1.1, "model", applied=False),
+    )
+    request = answered(sampling=used)
+    assert pane.inspector.answer.made.ignored.text() == (
+        "Not applied, because the model answers by speculation: Repetition 1.10."
+    )
+    pane.save()
+    assert context.store.close()
+    again = Store(context.paths.database)
+    try:
+        message = next(
+            one for one in again.conversations.tree(pane.conversation.id).all() if one.id == request
+        )
+        assert message.result.sampling == used
+    finally:
+        assert again.close()

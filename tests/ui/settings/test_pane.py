@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,22 @@ def test_greedy_is_said_whoever_asks_for_it(
     chat_model.sampling_defaults["temperature"] = 0.0
     bridge.host.post(ModelLoaded(chat_model))
     qtbot.waitUntil(page.greedy.isVisible)
+
+
+def test_what_a_model_with_a_draft_cannot_follow_is_dimmed_and_said(
+    pane: SettingsPane, bridge: ScriptedBridge, chat_model: ModelInfo, qtbot: QtBot
+) -> None:
+    page = page_of(pane, SamplingPage)
+    assert isinstance(page, SamplingPage)
+    pane.show_page("sampling")
+    assert not page.not_taken.isVisible()
+    bridge.host.post(ModelLoaded(replace(chat_model, sampling_not_taken=frozenset({"min_p"}))))
+    qtbot.waitUntil(page.not_taken.isVisible)
+    assert "takes temperature, top-k and top-p only" in page.not_taken.text()
+    tones = {name: page.rows[f"sampling.{name}"]._title.property("tone") for name in ("min_p", "top_p")}
+    assert tones["min_p"] != tones["top_p"]
+    bridge.host.post(ModelLoaded(chat_model))
+    qtbot.waitUntil(lambda: not page.not_taken.isVisible())
 
 
 # -- device and layout -----------------------------------------------------------------------------
