@@ -147,12 +147,18 @@ def _checked(name: str, value: float) -> float:
     return cast("float", SETTINGS[f"sampling.{name}"].check(value))
 
 
-def bad_logits(detail: str) -> BadLogitsError:
+def bad_logits(
+    detail: str,
+    model: str = "The model",
+    *,
+    again: str = "Send the message again",
+    unharmed: str = "The conversation up to here is",
+) -> BadLogitsError:
     """The model returned NaN, or nothing above minus infinity."""
     return BadLogitsError(
-        "The model returned numbers that no token can be drawn from.",
-        remedy="Send the message again; if it happens again, unload and load the model.",
-        unharmed="The conversation up to here is unharmed.",
+        f"{model} returned numbers that no word can be made of.",
+        remedy=f"{again}; if it happens again, unload and load the model.",
+        unharmed=f"{unharmed} unharmed.",
         detail=detail,
     )
 

@@ -11,12 +11,10 @@ from runtime.audio.windows import Window
 from runtime.building import building
 from runtime.config import RuntimeConfig
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
+from runtime.families.base import Progress
 from runtime.families.memory import smaller_advised
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object, require_plain_files
-
-Progress = Callable[[str, float | None], None]
-"""Stage in words, fraction 0..1 or None."""
 
 TAIL_SECONDS = 0.5
 """Silence after a window; without it a speech model changes or drops the last word."""

@@ -14,9 +14,10 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.errors import ModelDamagedError, ModelIncompleteError
+from runtime.families.base import Progress
 from runtime.messages import LoadSpeech, ModelInfo, Segment, Word
 from runtime.model_folder import read_object
-from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task, model_title
+from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task, model_title
 from runtime.speech.guards import clamp, invented
 from runtime.tracing.recorder import RECORDER
 
@@ -37,8 +38,9 @@ class FasterWhisper:
         self.languages = info.languages
 
     def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
-        """Which language is spoken; one call, which cannot be cancelled."""
-        del cancelled
+        """Which language is spoken; one call, in which no cancel is seen."""
+        if cancelled():
+            return LanguageGuess("", 0.0)
         code, probability, _ = self._model.detect_language(audio=window.samples)
         return LanguageGuess(code, float(probability))
 

@@ -15,13 +15,14 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
+from runtime.families.base import Progress
 from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
-from runtime.speech.engine import LanguageGuess, Progress, Task
-from runtime.speech.on_npu import refuse_bad_logits, speech_info, stop_when
+from runtime.speech.engine import LanguageGuess, Task
+from runtime.speech.on_npu import ended_when, refuse_bad_logits, speech_info
 from runtime.tracing.recorder import RECORDER
 
 _WINDOW_SECONDS = 10
@@ -63,17 +64,18 @@ class NpuLfm2Audio:
 
         batch = self._processor(audio=self._padded(window.samples), sampling_rate=SAMPLE_RATE)
         asked = int(batch["input_ids"].shape[1])
-        with torch.inference_mode(), device_faults(self.info.title):
+        said: list[int] = []
+        with ended_when(task.cancelled, self._model), torch.inference_mode(), device_faults(self.info.title):
             output = self._model.generate(
                 **batch,
                 do_sample=False,
                 num_beams=1,
                 max_new_tokens=_MOST_TOKENS,
                 eos_token_id=int(self._model.config.im_end_token_id),
-                stopping_criteria=stop_when(task.cancelled),
-                logits_processor=refuse_bad_logits(),
+                logits_processor=refuse_bad_logits(self.info.title),
             )
-        return str(self._processor.decode(output[0, asked:], skip_special_tokens=True)).strip()
+            said = output[0, asked:].tolist()
+        return str(self._processor.decode(said, skip_special_tokens=True)).strip()
 
     def _padded(self, samples: Samples) -> Samples:
         """The samples and silence up to a whole number of the encoder's steps: the vendor's class tells the

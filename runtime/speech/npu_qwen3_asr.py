@@ -21,7 +21,8 @@ from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
 from runtime.devices import vendor_stack
-from runtime.errors import BadLogitsError, ModelIncompleteError, ModelUnsupportedError
+from runtime.errors import ModelIncompleteError, ModelUnsupportedError
+from runtime.families.base import Progress
 from runtime.families.causal_lm import context_length, dispose_model, eos_ids, new_slot_cache
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
@@ -29,9 +30,9 @@ from runtime.families.prefill_chunk import chunk_of
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import loading
-from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task
+from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task
 from runtime.speech.guards import clamp, is_stuck
-from runtime.speech.on_npu import speech_info
+from runtime.speech.on_npu import bad_numbers, speech_info
 from runtime.speech.qwen3_asr_words import Words
 from runtime.tracing.recorder import RECORDER
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 _LONGEST_WINDOW = 16
 """Seconds."""
+_LONGEST_CONTEXT = 2048
+"""Tokens. More of them can stall the NPU, also where a model was compiled for more."""
 _SHORTEST_WINDOW = 3
 _FRAMES = 100
 """Of the spectrogram in a second."""
@@ -174,12 +177,7 @@ class NpuQwen3Asr:
     def _likeliest(self, logits: torch.Tensor) -> int:
         token = int(logits.argmax())
         if not logits[token].isfinite():  # argmax finds a NaN first
-            raise BadLogitsError(
-                f"{self.info.title} returned numbers that no word can be read from.",
-                remedy="Transcribe the file again; if it happens again, unload and load the model.",
-                unharmed="The file and the lines up to here are unharmed.",
-                detail=f"logits[{token}] = {float(logits[token])}",
-            )
+            raise bad_numbers(self.info.title, f"logits[{token}] = {float(logits[token])}")
         return token
 
 
@@ -243,9 +241,9 @@ def _compiled(folder: Path, config: Any) -> dict[str, str]:
 def _window_seconds(folder: Path, model: Any, words: Words) -> int:
     """How long a window may be for its sound and its words to fit into the context together.
 
-    The longest takes some 500 tokens. More than 2048 of them can stall the NPU.
+    The longest takes some 500 tokens.
     """
-    context = context_length(model.thinker.model)
+    context = min(context_length(model.thinker.model), _LONGEST_CONTEXT)
     asked = len(words.before) + max(len(words.after(code)) for code in ("", *words.languages))
     seconds = min(_LONGEST_WINDOW, (context - asked - _LEAST_ROOM) // (_HEARD + _SPOKEN))
     if seconds < _SHORTEST_WINDOW:

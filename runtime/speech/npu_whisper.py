@@ -16,15 +16,16 @@ from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
 from runtime.errors import ModelIncompleteError
+from runtime.families.base import Progress
 from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object
-from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Progress, Task
+from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task
 from runtime.speech.guards import clamp
-from runtime.speech.on_npu import refuse_bad_logits, speech_info, stop_when
+from runtime.speech.on_npu import ended_when, refuse_bad_logits, speech_info
 from runtime.speech.timestamps import split_segments
 from runtime.tracing.recorder import RECORDER
 
@@ -52,16 +53,16 @@ class NpuWhisper:
         self._first_timestamp = int(model.generation_config.no_timestamps_token_id) + 1
 
     def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
-        """Which language is spoken; one encode and one token, which cannot be cancelled."""
+        """Which language is spoken, by one encode and one token; no code when cancelled between them."""
         import torch
 
-        del cancelled
-
         start = torch.tensor([[self._model.generation_config.decoder_start_token_id]])
-        with torch.inference_mode(), device_faults(self.info.title):
-            logits = self._model(
-                input_features=self._input(window), decoder_input_ids=start, use_cache=False
-            ).logits[0, -1]
+        logits: Any = None
+        with ended_when(cancelled, self._model), torch.inference_mode(), device_faults(self.info.title):
+            output = self._model(input_features=self._input(window), decoder_input_ids=start, use_cache=False)
+            logits = output.logits.reshape(-1)  # of one token; the vendor's class leaves out an axis then
+        if logits is None:
+            return LanguageGuess("", 0.0)
         codes = list(self._language_ids)
         chances = torch.softmax(logits[list(self._language_ids.values())].float(), dim=-1)
         best = int(chances.argmax())
@@ -89,7 +90,12 @@ class NpuWhisper:
         spoken: dict[str, str] = {}
         if self._multilingual:
             spoken = {"language": task.language, "task": "transcribe"}
-        with torch.inference_mode(), device_faults(self.info.title):
+        tokens: list[int] = []
+        with (
+            ended_when(task.cancelled, self._model),
+            torch.inference_mode(),
+            device_faults(self.info.title),
+        ):
             output = self._model.generate(
                 self._input(window),
                 # Beams are replayed one after the other on one cache and make the words worse.
@@ -100,11 +106,10 @@ class NpuWhisper:
                 condition_on_prev_tokens=False,
                 temperature=_TEMPERATURES,
                 compression_ratio_threshold=_TOO_REPETITIVE,
-                stopping_criteria=stop_when(task.cancelled),
-                logits_processor=refuse_bad_logits(),
+                logits_processor=refuse_bad_logits(self.info.title),
                 **spoken,
             )
-        tokens: list[int] = output[0].tolist()
+            tokens.extend(output[0].tolist())
         return tokens
 
     def _input(self, window: Window) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from runtime.errors import BadLogitsError
 from runtime.families.opening import Opening
 from runtime.layout_outcome import effective_from_model
 from runtime.messages import LoadSpeech, ModelInfo
+from runtime.sampling import bad_logits
 from runtime.speech.engine import model_title
 
 
@@ -34,24 +36,41 @@ def speech_info(
     )
 
 
-def stop_when(cancelled: Callable[[], bool]) -> Any:
-    """The stopping criteria with which a generation ends once `cancelled` says so."""
-    from transformers import StoppingCriteria, StoppingCriteriaList
-
-    class Stop(StoppingCriteria):  # type: ignore[misc]  # the base has no types
-        """Looked at after every token: the only place where a generation can be ended."""
-
-        def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-            """Whether each row is to end."""
-            import torch
-
-            del scores, kwargs
-            return torch.full((input_ids.shape[0],), cancelled(), dtype=torch.bool)
-
-    return StoppingCriteriaList([Stop()])
+class _NotWantedError(Exception):
+    """Ends what the vendor's code is in the middle of; nobody is told."""
 
 
-def refuse_bad_logits() -> Any:
+@contextmanager
+def ended_when(cancelled: Callable[[], bool], model: Any) -> Iterator[None]:
+    """The block ends early, without an error, before the next call of the device once `cancelled` says so.
+
+    A generation's stopping criteria are asked behind a token only: an encoder's call comes before the first,
+    and again before each attempt at another temperature.
+    """
+
+    def look(*_: object) -> None:
+        if cancelled():
+            raise _NotWantedError
+
+    networks = [module for module in model.modules() if hasattr(module, "npu_backend")]
+    hooks = [network.register_forward_pre_hook(look) for network in networks]
+    try:
+        yield
+    except _NotWantedError:
+        pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def bad_numbers(title: str, detail: str) -> BadLogitsError:
+    """The speech model of that title returned numbers that say nothing."""
+    return bad_logits(
+        detail, title, again="Transcribe it again", unharmed="The recording and the lines up to here are"
+    )
+
+
+def refuse_bad_logits(title: str) -> Any:
     """The logits processors with which a generation ends where no token can be drawn, with BadLogitsError.
 
     transformers takes the first token of the vocabulary otherwise, and words come of it that nobody said.
@@ -66,11 +85,6 @@ def refuse_bad_logits() -> Any:
             highest = scores.amax(-1)  # NaN if there is one
             if bool(highest.isfinite().all()):
                 return scores
-            raise BadLogitsError(
-                "The speech model returned numbers that no word can be read from.",
-                remedy="Transcribe it again; if it happens again, unload and load the model.",
-                unharmed="The recording and your other transcripts are unharmed.",
-                detail=f"token {input_ids.shape[1]}: highest logits {highest.tolist()}",
-            )
+            raise bad_numbers(title, f"token {input_ids.shape[1]}: highest logits {highest.tolist()}")
 
     return LogitsProcessorList([Refuse()])

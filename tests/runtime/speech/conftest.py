@@ -6,14 +6,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runtime.config import RuntimeConfig
 from runtime.lane import CancelMarks, Lane
 from runtime.layout import LayoutRequest
-from runtime.messages import Cancelled, Event, Failed, LoadSpeech, Transcribe, Transcribed, UnloadSpeech
+from runtime.messages import (
+    Cancelled,
+    Event,
+    Failed,
+    LoadSpeech,
+    SegmentReady,
+    Transcribe,
+    Transcribed,
+    UnloadSpeech,
+)
 from runtime.speech.service import SpeechService
+from tests.runtime.audio.media import SAMPLE
 
 FINAL = (Transcribed, Failed, Cancelled)
 
@@ -68,3 +79,40 @@ def lane(tmp_path: Path) -> Iterator[SpeechLane]:
     running = SpeechLane(tmp_path)
     yield running
     running.stop()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Counts the calls of the device; a function put into it is called in the middle of each."""
+    import qbruntime
+
+    inside: list[Callable[[], None]] = []
+    real = qbruntime.Model.infer
+
+    def infer(self: Any, *args: Any) -> Any:
+        for function in inside:
+            function()
+        return real(self, *args)
+
+    monkeypatch.setattr(qbruntime.Model, "infer", infer)
+    return inside
+
+
+def calls_until_the_end(
+    lane: SpeechLane, calls: list[Callable[[], None]], call: int, language: str | None = None
+) -> int:
+    """How many calls of the device begin for the sample when it is cancelled in the middle of that one."""
+    begun: list[int] = []
+
+    def cancel() -> None:
+        begun.append(1)
+        if len(begun) == call:
+            lane.marks.cancel("cancelled")
+
+    calls.append(cancel)
+    lane.transcribe("cancelled", SAMPLE, language)
+    ended = lane.final("cancelled")
+    assert isinstance(ended, Cancelled), ended
+    assert not lane.of(SegmentReady)
+    calls.clear()
+    return len(begun)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
 from runtime.layout import LayoutRequest, PartLayout
-from runtime.messages import Cancelled, Event, Failed, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
+from runtime.messages import Failed, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.npu_lfm2_audio import load_npu_lfm2_audio
 from tests.runtime.audio.media import SAMPLE, clip
 from tests.runtime.conftest import Networks
-from tests.runtime.speech.conftest import SpeechLane
+from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
 from tests.simulator.lfm2_audio import MELS, SOUND, Reference, make_reference, write_checkpoint
 
 WORDS = 73
@@ -95,15 +96,15 @@ def test_each_window_is_a_line_with_the_references_words(
     assert info.layout is not None
 
 
-def test_cancel_ends_it_between_tokens(lane: SpeechLane, folder: Path) -> None:
-    def cancel_at_first_words(event: Event) -> None:
-        if isinstance(event, SegmentReady):
-            lane.marks.cancel("a")
-
+@pytest.mark.parametrize(("call", "calls_in_all"), [(1, 1), (2, 3), (3, 3), (4, 4), (9, 9)])
+def test_a_cancel_lets_nothing_begin_but_the_rest_of_the_prompt(
+    lane: SpeechLane, folder: Path, calls: list[Callable[[], None]], call: int, calls_in_all: int
+) -> None:
+    """One call hears, the next two read the prompt, which the vendor does in one go; others are words."""
     lane.load(folder)
-    lane.watch = cancel_at_first_words
-    lane.transcribe("a", SAMPLE)
-    assert isinstance(lane.final("a"), Cancelled)
+    assert calls_until_the_end(lane, calls, call) == calls_in_all
+    lane.transcribe("b", SAMPLE)
+    assert isinstance(lane.final("b"), Transcribed)
 
 
 def test_bad_numbers_fail_the_file_in_words_and_no_other(lane: SpeechLane, folder: Path) -> None:

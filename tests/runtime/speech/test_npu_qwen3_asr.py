@@ -16,11 +16,12 @@ from runtime import simulator
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
 from runtime.layout import LayoutRequest, PartLayout
-from runtime.messages import Cancelled, Failed, ModelFailed, ModelLoaded, Transcribed
+from runtime.messages import Failed, LoadSpeech, ModelFailed, ModelLoaded, Transcribed
 from runtime.simulator.faults import FAULTS, Fault
+from runtime.speech import npu_qwen3_asr
 from tests.runtime.audio.media import SAMPLE, clip
 from tests.runtime.conftest import Networks
-from tests.runtime.speech.conftest import SpeechLane
+from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
 from tests.simulator.qwen3_asr import (
     END,
     SOUND,
@@ -56,23 +57,6 @@ def folder(reference: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def short(reference: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whose context has room for seven seconds."""
     return make_artifact(reference, tmp_path_factory.mktemp("short"), context_length=256)
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """Counts the calls of the device; a function put into it is called in the middle of each."""
-    import qbruntime
-
-    inside: list[Callable[[], None]] = []
-    real = qbruntime.Model.infer
-
-    def infer(self: Any, *args: Any) -> Any:
-        for function in inside:
-            function()
-        return real(self, *args)
-
-    monkeypatch.setattr(qbruntime.Model, "infer", infer)
-    return inside
 
 
 def expected(reference: Any, seconds: float, said: list[int]) -> list[str]:
@@ -142,24 +126,28 @@ def test_a_short_context_has_short_windows(lane: SpeechLane, short: Path, refere
     assert len(set(found)) == len(found) >= 2, "words that do not depend on the sound prove little"
 
 
+def test_more_than_2048_tokens_are_never_used_of_a_longer_context(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stalls the NPU is not asked of it, however long windows may become."""
+    monkeypatch.setattr(npu_qwen3_asr, "_LONGEST_WINDOW", 10_000)
+    monkeypatch.setattr(npu_qwen3_asr, "context_length", lambda _model: 4096)
+    command = LoadSpeech("a", str(folder), LayoutRequest())
+    engine = npu_qwen3_asr.load_npu_qwen3_asr(command, "simulated", lambda _stage, _fraction: None)
+    seconds = engine.info.context_length
+    engine.close()
+    before, after = len(BEFORE), len([*AFTER, *opening("English")])
+    taken = before + 13 * seconds + after + 64 + 12 * seconds
+    assert 2048 - 25 < taken <= 2048
+
+
 @pytest.mark.parametrize(("language", "call"), [(None, 5), ("en", 5), (None, 14), ("en", 14), ("en", 20)])
 def test_a_cancel_lets_no_other_call_of_the_device_begin(
     lane: SpeechLane, folder: Path, calls: list[Callable[[], None]], language: str | None, call: int
 ) -> None:
     """Twelve calls hear, the next three read the prompt, all others are words."""
-    begun: list[int] = []
-
-    def cancel() -> None:
-        begun.append(1)
-        if len(begun) == call:
-            lane.marks.cancel("a")
-
     lane.load(folder)
-    calls.append(cancel)
-    lane.transcribe("a", SAMPLE, language)
-    assert isinstance(lane.final("a"), Cancelled)
-    assert len(begun) == call
-    calls.clear()
+    assert calls_until_the_end(lane, calls, call, language) == call
     lane.transcribe("b", SAMPLE)
     assert lines(lane, "b")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,27 @@ import torch
 from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Window, Windower
-from runtime.messages import Cancelled, Event, Failed, ModelFailed, ModelLoaded, SegmentReady, Transcribed
+from runtime.layout import LayoutRequest
+from runtime.messages import (
+    Cancelled,
+    Event,
+    Failed,
+    LoadSpeech,
+    ModelFailed,
+    ModelLoaded,
+    SegmentReady,
+    Transcribed,
+)
 from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.engine import TAIL_SECONDS
+from runtime.speech.npu_whisper import load_npu_whisper
 from runtime.tracing.recorder import RECORDER
 from tests.runtime.audio.media import SAMPLE, SPOKEN, clip, write_wav
-from tests.runtime.speech.conftest import SpeechLane
+from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
 from tests.runtime.speech.words import text_of, word_errors
 
 TINY = "whisper-tiny.en-sim"
+LANGUAGES = {"<|en|>": 50258, "<|ko|>": 50263}
 
 
 def first_window() -> Window:
@@ -61,6 +75,55 @@ def test_the_simulated_device_hears_what_plain_transformers_hears(
     assert info.simulated
     assert info.layout is not None
     assert info.layout.board == "aries-rb"
+
+
+@pytest.fixture(scope="module")
+def multilingual(demo_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The English model told that it knows Korean as well; its tokens have all languages."""
+    folder = Path(shutil.copytree(demo_models / TINY, tmp_path_factory.mktemp("models") / "multilingual"))
+    path = folder / "generation_config.json"
+    config = json.loads(path.read_text())
+    config |= {"is_multilingual": True, "lang_to_id": LANGUAGES, "task_to_id": {"transcribe": 50358}}
+    path.write_text(json.dumps(config))
+    return folder
+
+
+def test_the_language_is_the_one_that_plain_transformers_finds(
+    multilingual: Path, demo_checkpoints: Any
+) -> None:
+    from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+    command = LoadSpeech("a", str(multilingual), LayoutRequest())
+    engine = load_npu_whisper(command, "simulated", lambda _stage, _fraction: None)
+    guess = engine.guess_language(first_window(), lambda: False)
+    engine.close()
+    checkpoint = demo_checkpoints.whisper
+    plain: Any = WhisperForConditionalGeneration.from_pretrained(checkpoint, dtype=torch.float32)
+    features = WhisperFeatureExtractor.from_pretrained(checkpoint)
+    inputs = features(first_window().samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
+    start = torch.tensor([[plain.generation_config.decoder_start_token_id]])
+    with torch.inference_mode():
+        logits = plain(input_features=inputs, decoder_input_ids=start).logits[0, -1]
+    chances = logits[list(LANGUAGES.values())].softmax(-1)
+    assert guess.code == ("en", "ko")[int(chances.argmax())]
+    assert guess.probability == pytest.approx(float(chances.max()), abs=0.05)
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
+def test_a_cancel_lets_no_other_call_of_the_device_begin(
+    lane: SpeechLane, multilingual: Path, calls: list[Callable[[], None]], call: int
+) -> None:
+    """Two calls find out the language, the third hears the window again, all others are words."""
+    lane.load(multilingual)
+    assert calls_until_the_end(lane, calls, call) == call
+
+
+@pytest.mark.parametrize("call", [1, 2, 9])
+def test_nor_where_the_language_is_known(
+    lane: SpeechLane, demo_models: Path, calls: list[Callable[[], None]], call: int
+) -> None:
+    lane.load(demo_models / TINY)
+    assert calls_until_the_end(lane, calls, call) == call
 
 
 def test_cancel_ends_a_window_between_tokens(lane: SpeechLane, demo_models: Path, tmp_path: Path) -> None:
