@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QByteArray, QObject, QRectF, QSize, Qt, QTemporaryDir, Signal, Slot
-from PySide6.QtGui import QColor, QFont, QFontInfo, QGuiApplication, QIcon, QPainter, QPalette, QPixmap
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontInfo,
+    QGuiApplication,
+    QIcon,
+    QPainter,
+    QPalette,
+    QPixmap,
+    QPixmapCache,
+)
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication
 
@@ -194,13 +204,20 @@ def _svg(name: str, colour: str) -> bytes:
 
 
 def pixmap(name: str, colour: str, size: int, ratio: float = 2.0) -> QPixmap:
-    """An icon as a picture of `size` logical pixels in one colour of the theme."""
+    """An icon as a picture of `size` logical pixels in one colour of the theme.
+
+    Kept for the next button: a list of files has two for every row, each in many sizes and colours.
+    """
+    key, result = f"{name} {colour} {size} {ratio}", QPixmap()
+    if QPixmapCache.find(key, result):
+        return result
     result = QPixmap(QSize(size, size) * ratio)
     result.fill(Qt.GlobalColor.transparent)
     painter = QPainter(result)
     QSvgRenderer(QByteArray(_svg(name, colour))).render(painter, QRectF(0, 0, size * ratio, size * ratio))
     painter.end()
     result.setDevicePixelRatio(ratio)
+    QPixmapCache.insert(key, result)
     return result
 
 

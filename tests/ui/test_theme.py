@@ -6,8 +6,9 @@ import sys
 from importlib.resources import files
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QImage
+from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtGui import QColor, QImage, QPixmapCache
+from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QLabel
 
 from mblt_desktop.stylesheet import stylesheet
@@ -106,3 +107,22 @@ def test_the_stylesheet_can_be_read_wherever_its_pictures_lie(
     label.setStyleSheet(stylesheet(LIGHT, images))
     label.ensurePolished()
     assert "$" not in stylesheet(LIGHT, images)
+
+
+def test_an_icon_is_drawn_once_for_each_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    QPixmapCache.clear()
+    drawn: list[QByteArray] = []
+
+    class Counted(QSvgRenderer):
+        def __init__(self, svg: QByteArray) -> None:
+            super().__init__(svg)
+            drawn.append(svg)
+
+    monkeypatch.setattr("mblt_desktop.theme.QSvgRenderer", Counted)
+    first = icon("close").pixmap(16).toImage()
+    once = len(drawn)
+    assert once
+    assert icon("close").pixmap(16).toImage() == first
+    assert len(drawn) == once
+    assert icon("close", "bad").pixmap(16).toImage() != first
+    assert len(drawn) > once
