@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from mblt_desktop import __version__
 from mblt_desktop.log import to_stderr
@@ -26,6 +27,7 @@ from runtime.errors import MbltError, storage_error, to_info
 COMMANDS = ("doctor", "models", "chat", "transcribe", "trace", "demo")
 
 INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing results to a file may end with."""
 
@@ -34,13 +36,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _prepare_output()
-    status = _run(arguments)
+    former = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status = _run(arguments)
+    finally:
+        signal.signal(signal.SIGTERM, former)
     if Session.left_behind:
         # The interpreter's own end would meet a thread that hangs in native code. All is written.
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(status)
     return status
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """Somebody ends the program: as with Ctrl+C, what is half done is taken back first."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _TerminatedError
 
 
 def _run(arguments: list[str]) -> int:
@@ -53,6 +67,8 @@ def _run(arguments: list[str]) -> int:
     except MbltError as error:
         print(f"error: {error.info.sentence()}", file=sys.stderr)  # noqa: T201 - the command line's output
         return 1
+    except _TerminatedError:
+        return TERMINATED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read the output has gone

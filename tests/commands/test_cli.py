@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +116,18 @@ def test_a_script_gets_json_alone_on_standard_output() -> None:
     )
     assert done.stderr == ""
     assert {row["model_id"] for row in json.loads(done.stdout)} >= {"smollm2-135m-instruct-sim"}
+
+
+def test_who_is_told_to_end_takes_back_what_is_half_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(_args: argparse.Namespace) -> int:
+        with tempfile.TemporaryDirectory(dir=tmp_path):
+            signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("mblt_desktop.commands.doctor.run", run)
+    assert cli.main(["doctor"]) == cli.TERMINATED == 143
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) == before
