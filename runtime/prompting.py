@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 
 from runtime.context_policy import Fit, answer_room, fit
-from runtime.detokenizer import StopStrings
 from runtime.errors import ContextFullError
 from runtime.families.base import FamilyModel, Prompt
 from runtime.kv_keeper import Lease
 from runtime.messages import ImagePart, ModelInfo, PromptMeasured, StopReason, Turn
 from runtime.request import Request, Running
 from runtime.sampling import Sampler, Sampling
+from runtime.stop_strings import StopStrings
 from runtime.tracing.recorder import RECORDER
 
 MOST_SHARING = 4

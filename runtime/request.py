@@ -10,9 +10,9 @@ from runtime.messages import Finished, Generate, Reuse, Speculation, StopReason,
 
 if TYPE_CHECKING:
     from runtime.context_policy import Fit
-    from runtime.detokenizer import StopStrings
     from runtime.families.base import KvCache, Prompt, Round, TokenStream
     from runtime.sampling import Sampler, Sampling
+    from runtime.stop_strings import StopStrings
 
 
 @dataclass(slots=True)

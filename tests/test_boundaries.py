@@ -36,7 +36,7 @@ WORKERS = {
     "runtime.scheduler",
     "runtime.request",
     "runtime.sampling",
-    "runtime.detokenizer",
+    "runtime.stop_strings",
     "runtime.prefix_cache",
     "runtime.steps",
     "runtime.prompting",

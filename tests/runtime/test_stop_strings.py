@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.detokenizer import StopStrings
+from runtime.stop_strings import StopStrings
 
 
 def feed(pieces: list[str], stops: list[str]) -> tuple[str, str | None]:
