@@ -53,8 +53,6 @@ LoadFamily = Callable[[str, Path, LayoutRequest, DeviceChoice, Progress], Family
 class Engine:
     """Answers `Generate` on one loaded model."""
 
-    name = "chat"
-
     def __init__(
         self,
         config: RuntimeConfig,

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from runtime.errors import SettingError
 from runtime.families.base import FamilyModel, Logits, PromptChunk, Round, Speculative
 from runtime.request import Request
 from runtime.sampling import Sampling
-from runtime.sampling_params import NEUTRAL_PENALTIES
+from runtime.sampling_params import NEUTRAL_PENALTIES, NOT_IN_ROUNDS, UsedValue, by_speculation
 from runtime.scheduler import Chunk, Decode, Prefill
 from runtime.settings import SETTINGS
 from runtime.tracing.recorder import RECORDER
 
 Drawn: TypeAlias = "Logits | Round"
-
-_NOT_IN_ROUNDS: dict[str, object] = {
-    "min_p": 0.0,
-    **NEUTRAL_PENALTIES,
-    "apply_penalties": True,
-    "min_tokens": 0,
-    "seed": None,
-    "report_candidates": False,
-}
-"""What the vendor's rounds know nothing of, each with the value that asks for nothing."""
 
 
 class Steps(Protocol):
@@ -100,14 +90,19 @@ class _Rounds(_OneByOne):
         self._rounds = rounds
 
     def accept(self, sampling: Sampling) -> Sampling:
-        for one in sampling.used:
-            if one.name not in _NOT_IN_ROUNDS or one.source == "default" or one.name == "apply_penalties":
-                continue
-            if one.name in NEUTRAL_PENALTIES and not sampling.apply_penalties:
-                continue
-            if one.value != _NOT_IN_ROUNDS[one.name]:
+        """What the model states for itself is not refused: the answer says that it was not applied."""
+        not_applied = [one for one in sampling.used if _asks_for_more(one, sampling)]
+        for one in not_applied:
+            if one.source != "model":
                 raise self._refused(one.name)
-        return replace(sampling, used=tuple(one for one in sampling.used if one.name not in _NOT_IN_ROUNDS))
+        names = {one.name for one in not_applied}
+        used = tuple(
+            replace(one, applied=one.name not in names)
+            for one in sampling.used
+            if one.name in names or one.name not in NOT_IN_ROUNDS
+        )
+        neutral: dict[str, Any] = {name: NOT_IN_ROUNDS[name] for name in names}
+        return replace(sampling, used=used, **neutral)
 
     def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
         (chunk,) = chunks
@@ -128,9 +123,16 @@ class _Rounds(_OneByOne):
         setting, title = SETTINGS[f"sampling.{name}"], self._model.info.title
         return SettingError(
             setting.key,
-            f"{title} answers by speculation, which takes temperature, top-k and top-p only, "
-            f"but “{setting.title}” is set.",
+            f"{by_speculation(title)}, but “{setting.title}” is set.",
             remedy=f"Put “{setting.title}” back to its default, in Settings, Sampling, or in this chat's own "
             "values, or choose a model without a draft.",
             unharmed="The conversation is unharmed.",
         )
+
+
+def _asks_for_more(one: UsedValue, sampling: Sampling) -> bool:
+    """Whether rounds would have to do something for the value that they cannot."""
+    if one.name not in NOT_IN_ROUNDS or one.source == "default" or one.name == "apply_penalties":
+        return False
+    switched_off = one.name in NEUTRAL_PENALTIES and not sampling.apply_penalties
+    return not switched_off and one.value != NOT_IN_ROUNDS[one.name]

@@ -20,8 +20,8 @@ from runtime.families.opening import Opening
 from runtime.layout import LayoutRequest, from_pretrained_kwargs
 from runtime.messages import ModelInfo
 from runtime.sampling import Sampling, bad_logits
+from runtime.sampling_params import NOT_IN_ROUNDS
 
-_TAKEN = ("temperature", "top_k", "top_p", "max_tokens")
 _ROLES = ("base_", "draft_", "fc_")
 
 
@@ -147,10 +147,13 @@ def load_speculative(
     model = opening.load(AutoModelForCausalLM, kwargs)
     base = model.eagle3_base_model
     info = model_info(model_id, folder, family, "chat", model, opening.active, opening.seconds, text=base)
-    taken = {name: value for name, value in info.sampling_defaults.items() if name in _TAKEN}
     # A draft's branches lie in its cache behind what is settled, all levels but the first.
     model.configure_eagle3_tree()
     draft = model.eagle3_draft_model
     branches = int(draft.top_k) * (int(draft.depth) - 1)
-    info = replace(info, sampling_defaults=taken, context_length=info.context_length - branches)
+    info = replace(
+        info,
+        sampling_not_taken=frozenset(NOT_IN_ROUNDS),
+        context_length=info.context_length - branches,
+    )
     return SpeculativeLm(model, tokenizer, info, eos_ids(model, tokenizer))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,6 +206,29 @@ def test_values_that_ask_for_nothing_are_no_reason_to_refuse(pairs: dict[str, Pa
     assert chat.ask("neutral", [SECOND], **neutral)[0] == pairs["llama"].greedy([SECOND], 12)
     off = {"repetition_penalty": 1.3, "apply_penalties": False}
     assert chat.ask("off", [SECOND], **off)[0] == pairs["llama"].greedy([SECOND], 12)
+
+
+def test_what_the_model_states_itself_is_not_refused_but_said_not_to_be_applied(
+    pairs: dict[str, Pair], talk: Begin, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stating"
+    shutil.copytree(pairs["llama"].artifact, folder)
+    stated = {"repetition_penalty": 1.3, "min_p": 0.1, "min_new_tokens": 12, "top_k": 40}
+    (folder / "generation_config.json").write_text(json.dumps(stated))
+    chat = talk(folder)
+    assert chat.info.sampling_defaults["repetition_penalty"] == 1.3
+    assert {"min_p", "repetition_penalty", "seed"} <= chat.info.sampling_not_taken
+    assert not {"temperature", "top_k", "top_p", "max_tokens"} & chat.info.sampling_not_taken
+    text, finished = chat.ask("stated", [SECOND])
+    assert text == pairs["llama"].greedy([SECOND], 12)
+    used = {one.name: one for one in finished.sampling}
+    for name in ("repetition_penalty", "min_p"):
+        assert (used[name].source, used[name].applied) == ("model", False)
+    assert used["top_k"].applied
+    assert "seed" not in used
+    chat.send("refused", [SECOND], repetition_penalty=1.2)
+    chat.run()
+    assert "Repetition penalty" in chat.failure("refused").error.summary
 
 
 @pytest.mark.parametrize("steps", [1, 5])
