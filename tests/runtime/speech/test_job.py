@@ -58,3 +58,20 @@ def test_the_language_is_settled_once_a_model_is_sure(
     assert listener.asked == asked
     assert job.result().language == language
     job.close()
+
+
+def test_a_cancel_while_the_language_is_found_out_has_nothing_transcribed() -> None:
+    marks: list[bool] = []
+
+    class Interrupted(Listener):
+        def guess_language(self, window: Window, cancelled: Callable[[], bool]) -> LanguageGuess:
+            marks.append(True)
+            return super().guess_language(window, cancelled)
+
+    listener = Interrupted(LanguageGuess("ko", 0.9))
+    command = Transcribe("a", str(SAMPLE), None, False, 0)
+    job = TranscribeJob(command, listener, SileroVad(), lambda event: None, lambda: bool(marks))
+    while job.advance():
+        pass
+    assert (len(marks), listener.asked) == (1, [])
+    job.close()
