@@ -17,7 +17,7 @@ from runtime.config import KvOptions
 from runtime.errors import loses_model
 from runtime.families import kv
 from runtime.families.base import FamilyModel, KvCache, Prompt, token_text
-from runtime.kv_calibration import Calibration
+from runtime.kv_calibration import Calibration, Lending
 from runtime.kv_costs import CostModel, calibration_sizes, size_class
 from runtime.kv_store import KvRejectedError, KvStore, ModelKey
 from runtime.messages import MissCause, Reuse, Turn
@@ -61,10 +61,10 @@ class KvKeeper:
         """Those of them that the disk has refused to take."""
         self._spent: dict[str, float] = {}
         """Seconds that computing a prompt took so far, of those computed from their first position."""
-        self._calibration: Calibration | None = None
-        if options.calibrate:
-            lengths = calibration_sizes(model.info.context_length, options.block, options.calibration_blocks)
-            self._calibration = Calibration(model, self._costs, kv.load, lengths)
+        self._lending = Lending(self._caches, model.slots, kv.load)
+        blocks = options.calibration_blocks if options.calibrate else ()
+        lengths = calibration_sizes(model.info.context_length, options.block, blocks)
+        self._calibration = Calibration(model, self._costs, kv.load, lengths, self._lending.borrow)
 
     def set_options(self, options: KvOptions) -> None:
         """Go on with other settings."""
@@ -84,7 +84,8 @@ class KvKeeper:
 
         It is held for the conversation until `let_go`.
         """
-        self._stop_calibrating()
+        self._calibration.interrupt()
+        self._lending.give_back(only_to=conversation_id)
         now = Said.of(turns, left_out)
         absent = None
         from_disk = not self._caches.held(conversation_id)
@@ -137,6 +138,7 @@ class KvKeeper:
         entry = self._caches.open(conversation_id)
         cache = self._model.place(entry.cache, slot)
         self._caches.move(conversation_id, cache)
+        self._lending.placed(conversation_id, slot)
         if cache.get_seq_length() and not cache.is_resident:
             nbytes = cache.host_nbytes
             with RECORDER.span("load KV", tokens=cache.get_seq_length(), bytes=nbytes):
@@ -190,24 +192,23 @@ class KvKeeper:
     # -- when nothing else is to do -----------------------------------------------------------------
 
     def work_when_quiet(self) -> bool:
-        """Measure a little, or write a conversation to the disk; True while there is more to do.
+        """Write a conversation to the disk, or measure a little; True while there is more to do.
 
         Raises what the model raises.
         """
-        if self._calibration is not None:
-            if self._calibration.step():
-                return True
-            self._calibration = None
         changed = self._changed - self._refused if self._options.keep_on_disk else set()
         # The one used last comes last, so that it is the one on the slot afterwards.
         waiting = [known for known in reversed(self._caches.entries()) if known[0] in changed]
         if waiting:
             self._save(*waiting[0])
-        return len(waiting) > 1
+        elif not self._calibration.step():
+            self._lending.give_back()
+            return False
+        return True
 
     def close(self, *, save: bool) -> None:
         """The model goes: write to the disk what should stay and can be saved in time."""
-        self._stop_calibrating()
+        self._calibration.interrupt()
         until = time.monotonic() + SAVE_SECONDS
         for conversation_id, entry in self._caches.entries():
             if save and time.monotonic() < until:
@@ -215,11 +216,6 @@ class KvKeeper:
             self._lose(conversation_id, entry.held(), "reloaded")
             if save:
                 self._caches.forget(conversation_id)  # so that nobody saves it to host memory any more
-
-    def _stop_calibrating(self) -> None:
-        if self._calibration is not None:
-            self._calibration.stop()
-            self._calibration = None
 
     # -- parts of an admission ----------------------------------------------------------------------
 

@@ -112,16 +112,18 @@ class PrefixCache:
     def trim(self) -> None:
         """Drop what is over the limits and not held."""
         for conversation_id in list(self._entries):
-            if not self._over_limit():
+            if not self.over_limit():
                 return
             if conversation_id not in self._held:
                 self._on_drop(conversation_id, self._entries[conversation_id])
                 self.forget(conversation_id)
 
-    def _over_limit(self) -> bool:
+    def over_limit(self, more_bytes: int = 0) -> bool:
+        """Whether there is more than the limits allow, or would be with so many more host bytes."""
         if len(self._entries) > self._max_entries:
             return True
-        return sum(entry.cache.host_nbytes for entry in self._entries.values()) > self._max_host_bytes
+        held = sum(entry.cache.host_nbytes for entry in self._entries.values())
+        return held + more_bytes > self._max_host_bytes
 
 
 def common_prefix(left: Sequence[Hashable], right: Sequence[Hashable]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.messages import MissCause, Reuse
+from runtime.messages import Finished, MissCause, Reuse
 from tests.runtime.families.kv_talk import QUESTION, SYSTEM, Expected, Talk
 
 
@@ -118,3 +118,42 @@ def test_the_measurement_after_a_load_knows_both_times_and_leaves_nothing(
     assert keeper._caches.entries() == []
     talk.ask(name, QUESTION)
     assert talk.reuse == Reuse(0, "new")
+
+
+def test_a_conversation_has_its_slot_back_after_measuring(start: Callable[..., Talk], name: str) -> None:
+    talk = start(calibrate=True)
+    talk.lane.run(3)
+    talk.ask(name, QUESTION)  # goes on measuring when it has its answer
+    keeper = talk.lane.engine._loaded.caches
+    assert keeper._costs.prefill_seconds(128) > 0
+    ((_, entry),) = keeper._caches.entries()
+    assert entry.cache.is_resident
+    talk.ask(name, QUESTION, ("assistant", [5]), ("user", [50, 51]))
+    assert (talk.cached, talk.reuse.cause) == (30, "edited")
+
+
+def test_a_question_amid_measuring_finds_its_kv_on_the_slot(start: Callable[..., Talk], name: str) -> None:
+    """Computing again is made to seem cheaper than any load, so KV that is not on the slot would be lost."""
+    lane = start(calibrate=True, load_margin=1e-9).lane
+    keeper = lane.engine._loaded.caches
+    keeper._costs.observe_load(1000, 1.0)
+    lane.run(3)
+    lane.ask("first", name, QUESTION[1])
+    while not any(isinstance(event, Finished) for event in lane.events):
+        assert lane.engine.step()
+    ((_, entry),) = keeper._caches.entries()
+    while entry.cache.is_resident:  # until it has made room
+        assert lane.engine.step()
+    lane.ask("second", name, [*QUESTION[1], *lane.answer("first"), 50])
+    lane.run()
+    assert lane.finished("second").usage.cached == 39
+
+
+def test_no_conversations_kv_is_lost_for_a_measurement(start: Callable[..., Talk], name: str) -> None:
+    talk = start(calibrate=True, host_mib=0)
+    talk.lane.run(3)
+    for cached in (0, 29, 29):
+        talk.ask(name, QUESTION)
+        assert talk.cached == cached
+    costs = talk.lane.engine._loaded.caches._costs
+    assert costs.load_seconds(1000) is None  # so nothing was measured

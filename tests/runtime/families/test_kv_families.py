@@ -210,6 +210,33 @@ def test_one_damaged_network_is_enough_to_compute_again(
     assert (again, finished.usage.cached, finished.reuse.cause) == (text, 0, "rejected")
 
 
+@pytest.mark.parametrize("family", [*TEXT, *PICTURES])
+def test_both_times_are_measured_around_a_question_and_no_answer_changes(
+    family: str, start: Callable[..., Program], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program, name = start(family, calibrate=True, block=16, calibration_blocks=(1, 2, 4)), f"m-{family}"
+    for _ in range(9):  # in the middle of a length
+        assert program.engine.step()
+    first = opening(family, tmp_path)
+    text, _ = program.ask(name, first)  # and goes on measuring
+    turns = (first, answered(text), said("t90 t17 t44"))
+    again, finished = program.ask(name, *turns)
+    costs = program.engine._loaded.caches._costs
+    assert set(costs._prefill) >= {16, 32, 64}
+    assert costs.load_seconds(1000) > 0
+    assert caplog.records == []
+    assert finished.usage.cached > 0
+    assert again == start(family, "fresh").ask(f"{name}-fresh", *turns)[0]
+
+
+def test_a_model_whose_kv_nobody_reuses_is_not_measured(
+    start: Callable[..., Program], caplog: pytest.LogCaptureFixture
+) -> None:
+    program = start("blip", calibrate=True, block=16, calibration_blocks=(1, 2))
+    assert not program.engine.step()
+    assert caplog.records == []
+
+
 def test_what_no_second_answer_could_use_is_not_written(
     start: Callable[..., Program], tmp_path: Path
 ) -> None:
