@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 
 from runtime.errors import loses_model
-from runtime.families.base import FamilyModel, KvCache, Prompt, PromptChunk
+from runtime.families.base import FamilyModel, Prompt, PromptChunk
+from runtime.kv_cache import KvCache
 from runtime.kv_costs import CALIBRATION_RUNS, CostModel, settled
 from runtime.kv_store import KvRejectedError
 from runtime.messages import TextPart, Turn

@@ -16,7 +16,8 @@ from typing import Any
 from runtime.config import KvOptions
 from runtime.errors import loses_model
 from runtime.families import kv
-from runtime.families.base import FamilyModel, KvCache, Prompt, token_text
+from runtime.families.base import FamilyModel, Prompt, token_text
+from runtime.kv_cache import KvCache
 from runtime.kv_calibration import Calibration, Lending
 from runtime.kv_costs import CostModel, calibration_sizes, size_class
 from runtime.kv_store import KvRejectedError, KvStore, ModelKey

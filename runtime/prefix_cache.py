@@ -1,4 +1,4 @@
-"""Which conversation's KV holds which positions, and how much of it a new prompt can reuse. No torch.
+"""Which conversation's KV holds which positions, and how much of it a new prompt can reuse. Pure Python.
 
 One KV cache per conversation. An entry never claims more positions than its cache holds. The least recently
 used entries are dropped beyond a count and a number of host bytes.
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from runtime.families.base import KvCache
+from runtime.kv_cache import KvCache
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from runtime.messages import Finished, Generate, Reuse, Speculation, StopReason,
 
 if TYPE_CHECKING:
     from runtime.context_policy import Fit
-    from runtime.families.base import KvCache, Prompt, Round, TokenStream
+    from runtime.families.base import Prompt, Round, TokenStream
+    from runtime.kv_cache import KvCache
     from runtime.sampling import Sampler, Sampling
     from runtime.stop_strings import StopStrings
 

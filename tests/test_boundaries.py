@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tokenize
 from collections.abc import Iterator
 from functools import cache
@@ -209,6 +211,14 @@ def test_what_the_window_imports_brings_no_worker_with_it():
         loaded.add(name)
         todo += imports(tree[name], at_import_time=True)
     assert sorted(name for name in loaded if under(name, WORKERS)) == []
+
+
+@pytest.mark.parametrize("name", ["scheduler", "prefix_cache", "kv_costs", "kv_store", "reuse", "kv_cache"])
+def test_what_decides_about_requests_and_kv_is_pure_python(name: str):
+    """A process of its own has imported nothing before."""
+    code = f"import runtime.{name}, sys; print(sorted({{'torch', 'numpy', 'PySide6'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_nothing_unpickles_or_runs_code_of_a_model():

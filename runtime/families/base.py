@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.kv_cache import KvCache
 from runtime.messages import ModelInfo, Turn
 
 if TYPE_CHECKING:
@@ -46,36 +47,6 @@ class Prompt:
             self.inputs | inputs,
             self.answered + len(token_ids),
         )
-
-
-class KvCache(Protocol):
-    """One conversation's KV cache: the part of the vendor's `MobilintCache` that the engine touches."""
-
-    def get_seq_length(self, index: int = 0) -> int:
-        """Positions held."""
-
-    def set_seq_length(self, sequence_lengths: int, index: int = 0) -> None:
-        """Keep only the first positions."""
-
-    def discard(self) -> None:
-        """Free the slot without saving it; the cache is empty then."""
-
-    def offload(self) -> None:
-        """Move the KV from the slot to host memory."""
-
-    def dump_cache_memory_to(self, cache_dir: str) -> None:
-        """Write the KV into the folder."""
-
-    def load_cache_memory_from(self, cache_dir: str) -> None:
-        """Put what the folder holds onto the slot and into this cache."""
-
-    @property
-    def is_resident(self) -> bool:
-        """Whether the slot holds this conversation's KV."""
-
-    @property
-    def host_nbytes(self) -> int:
-        """Bytes of KV kept in host memory while another conversation has the slot."""
 
 
 class TokenStream(Protocol):
