@@ -12,11 +12,13 @@ from typing import Any
 
 from runtime.config import DeviceChoice
 from runtime.families.base import Logits, Progress, Prompt, PromptChunk
-from runtime.families.causal_lm import CausalLm, dispose_model, eos_ids, model_info
+from runtime.families.causal_lm import CausalLm
 from runtime.families.faults import device_faults, from_template
+from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening, image_kwargs
 from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictures
 from runtime.families.user_text import as_data
+from runtime.families.vendor import dispose_model
 from runtime.images import MODEL_SIDE
 from runtime.layout import LayoutRequest
 from runtime.messages import ModelInfo, TextPart, Turn

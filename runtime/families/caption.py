@@ -12,14 +12,16 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.errors import RequestError
-from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk
-from runtime.families.causal_lm import dispose_model, model_info, new_slot_cache
+from runtime.families.base import Logits, Progress, Prompt, PromptChunk
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults
+from runtime.families.model_info import model_info
 from runtime.families.opening import Opening, image_kwargs
 from runtime.families.pictures import Album, Seen, encoded, paths_of
 from runtime.families.user_text import as_data, control_tokens
+from runtime.families.vendor import dispose_model, new_slot_cache
 from runtime.images import MODEL_SIDE
+from runtime.kv_cache import KvCache
 from runtime.layout import LayoutRequest
 from runtime.messages import ModelInfo, Turn
 from runtime.tracing.recorder import RECORDER

@@ -6,34 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from runtime.catalog.manifest import read_manifest
 from runtime.config import DeviceChoice
-from runtime.devices import ActiveDevice
-from runtime.errors import ModelError, RequestError, SettingError
-from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk
+from runtime.errors import RequestError
+from runtime.families.base import Logits, Progress, Prompt, PromptChunk
 from runtime.families.decode_stream import DecodeStream
 from runtime.families.faults import device_faults, from_template
+from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening
-from runtime.families.prefill_chunk import chunk_of
 from runtime.families.user_text import as_data, control_tokens
+from runtime.families.vendor import dispose_model, new_slot_cache, slots_of
+from runtime.kv_cache import KvCache
 from runtime.layout import LayoutRequest, from_pretrained_kwargs
-from runtime.layout_outcome import effective_from_model
-from runtime.messages import ImagePart, ModelInfo, ModelKind, Turn
-from runtime.model_folder import read_object
-from runtime.settings import SETTINGS
-
-SAMPLING_KEYS = {
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "repetition_penalty": "repetition_penalty",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "max_new_tokens": "max_tokens",
-}
-"""What of generation_config.json counts, each with our name for it: what vLLM takes from there, and the two
-penalties that transformers does not have."""
+from runtime.messages import ImagePart, ModelInfo, Turn
 
 
 class CausalLm:
@@ -153,33 +137,6 @@ class CausalLm:
         return type(first).from_rows(caches), {"attention_mask": mask}
 
 
-def slots_of(models: int, per_model: int) -> list[tuple[int, int]]:
-    """Every (model, cache id), models in turn, so that few conversations spread over many cards."""
-    return [(model, cache_id) for cache_id in range(per_model) for model in range(models)]
-
-
-def new_slot_cache(model: Any, slot: tuple[int, int] = (0, 0)) -> KvCache:
-    """A one-row cache of the class the model's family uses, on one (model, cache id)."""
-    backend = model.npu_backend
-    return cast(
-        "KvCache",
-        model.get_mobilint_cache_cls()(
-            backend.mxq_models,
-            per_model_batch=backend.k_per_model,
-            slots=[slot],
-            **model.get_mobilint_cache_kwargs(),
-        ),
-    )
-
-
-def dispose_model(model: Any) -> None:
-    """Dispose every submodel that can be: composite wrappers have no `dispose` of their own."""
-    for module in model.modules():
-        dispose = getattr(module, "dispose", None)
-        if callable(dispose):
-            dispose()
-
-
 def load_causal_lm(
     model_id: str, folder: Path, family: str, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> CausalLm:
@@ -191,87 +148,3 @@ def load_causal_lm(
     model = opening.load(AutoModelForCausalLM, from_pretrained_kwargs(opening.layout))
     info = model_info(model_id, folder, family, "chat", model, opening.active, opening.seconds)
     return CausalLm(model, tokenizer, info, eos_ids(model, tokenizer))
-
-
-def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends an answer: the generation config's, the tokenizer's."""
-    found: set[int] = set()
-    for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
-        found.update(value if isinstance(value, list) else [] if value is None else [value])
-    return frozenset(found)
-
-
-def model_info(
-    model_id: str,
-    folder: Path,
-    family: str,
-    kind: ModelKind,
-    model: Any,
-    active: ActiveDevice,
-    seconds: float,
-    *,
-    text: Any = None,
-    compiled: Any = None,
-) -> ModelInfo:
-    """What the UI may know of a loaded model; `text` is the submodel with the KV cache, if it is one.
-
-    `compiled` is the compiled model whose cache says how long a context may be, where `text` has several.
-    """
-    decoder = model if text is None else text
-    layout = effective_from_model(model)
-    return ModelInfo(
-        model_id=model_id,
-        title=title_of(folder),
-        kind=kind,
-        family=family,
-        folder=str(folder),
-        device=active.title,
-        simulated=active.simulated,
-        layout=layout,
-        context_length=context_length(decoder, compiled),
-        prefill_chunk=chunk_of(decoder),
-        sampling_defaults=sampling_defaults(folder),
-        load_seconds=seconds,
-    )
-
-
-def title_of(folder: Path) -> str:
-    """The name its installation gave the model; the folder's own for one that was brought from elsewhere."""
-    try:
-        return read_manifest(folder).about.title
-    except ModelError:
-        return folder.name
-
-
-def sampling_defaults(folder: Path) -> dict[str, float | int]:
-    """The sampling values that the folder's generation_config.json states, by our names.
-
-    Read from the file: the loaded object also holds the library's own defaults, which nobody chose.
-    """
-    try:
-        stated = read_object(folder / "generation_config.json")
-    except (OSError, ValueError):
-        return {}  # optional, and the vendor's class reads the rest of it
-    values = {
-        name: value
-        for key, name in SAMPLING_KEYS.items()
-        if isinstance(value := stated.get(key), (int, float)) and _is_taken(name, value)
-    }
-    if stated.get("do_sample") is False:
-        values["temperature"] = 0.0
-    return values
-
-
-def _is_taken(key: str, value: float) -> bool:
-    """Whether the setting of that name takes the value; a model may state anything."""
-    try:
-        SETTINGS[f"sampling.{key}"].check(value)
-    except SettingError:
-        return False
-    return True
-
-
-def context_length(model: Any, compiled: Any = None) -> int:
-    """Positions the KV cache of the model's only compiled model, or of the one given, holds."""
-    buffers = (compiled or model.get_mxq_model()).get_input_buffer_info()
-    return int(buffers[0].max_cache_size) or int(model.config.max_position_embeddings)

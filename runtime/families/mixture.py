@@ -13,9 +13,11 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.errors import LayoutError
-from runtime.families.base import KvCache, Progress
-from runtime.families.causal_lm import CausalLm, eos_ids, model_info
+from runtime.families.base import Progress
+from runtime.families.causal_lm import CausalLm
+from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening
+from runtime.kv_cache import KvCache
 from runtime.layout import (
     EffectiveLayout,
     EffectivePart,

@@ -13,10 +13,12 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.errors import LayoutError
-from runtime.families.base import KvCache, Logits, Progress, Prompt, PromptChunk, Round
-from runtime.families.causal_lm import CausalLm, eos_ids, model_info
+from runtime.families.base import Logits, Progress, Prompt, PromptChunk, Round
+from runtime.families.causal_lm import CausalLm
 from runtime.families.faults import device_faults
+from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening
+from runtime.kv_cache import KvCache
 from runtime.layout import LayoutRequest, from_pretrained_kwargs
 from runtime.messages import ModelInfo
 from runtime.sampling import Sampling, bad_logits

@@ -95,15 +95,6 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
     )
 
 
-def model_title(folder: Path) -> str:
-    """The model's name as its manifest says it, else the folder's."""
-    try:
-        title = read_object(folder / "mblt-model.json")["title"]
-    except (OSError, ValueError, KeyError):
-        return folder.name
-    return title if isinstance(title, str) and title else folder.name
-
-
 def _family(folder: Path) -> str:
     if not folder.is_dir():
         raise ModelNotFoundError(

@@ -15,9 +15,10 @@ from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.errors import ModelDamagedError, ModelIncompleteError
 from runtime.families.base import Progress
+from runtime.families.model_info import title_of
 from runtime.messages import LoadSpeech, ModelInfo, Segment, Word
 from runtime.model_folder import read_object
-from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task, model_title
+from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task
 from runtime.speech.guards import clamp, invented
 from runtime.tracing.recorder import RECORDER
 
@@ -99,7 +100,7 @@ def load_faster_whisper(command: LoadSpeech, progress: Progress) -> FasterWhispe
         raise _damaged(folder, "model.bin", str(error)) from error
     info = ModelInfo(
         model_id=command.model_id,
-        title=model_title(folder),
+        title=title_of(folder),
         kind="speech",
         family="whisper",
         folder=str(folder),

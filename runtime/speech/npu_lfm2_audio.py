@@ -16,9 +16,9 @@ from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
 from runtime.families.base import Progress
-from runtime.families.causal_lm import dispose_model
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
+from runtime.families.vendor import dispose_model
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.speech.engine import LanguageGuess, Task

@@ -23,10 +23,11 @@ from runtime.config import DeviceChoice
 from runtime.devices import vendor_stack
 from runtime.errors import ModelIncompleteError, ModelUnsupportedError
 from runtime.families.base import Progress
-from runtime.families.causal_lm import context_length, dispose_model, eos_ids, new_slot_cache
 from runtime.families.faults import device_faults
+from runtime.families.model_info import context_length, eos_ids
 from runtime.families.opening import Opening
 from runtime.families.prefill_chunk import chunk_of
+from runtime.families.vendor import dispose_model, new_slot_cache
 from runtime.layout import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import loading

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import BadLogitsError
+from runtime.families.model_info import title_of
 from runtime.families.opening import Opening
 from runtime.layout_outcome import effective_from_model
 from runtime.messages import LoadSpeech, ModelInfo
 from runtime.sampling import bad_logits
-from runtime.speech.engine import model_title
 
 
 def speech_info(
@@ -22,7 +22,7 @@ def speech_info(
     folder = Path(command.folder)
     return ModelInfo(
         model_id=command.model_id,
-        title=model_title(folder),
+        title=title_of(folder),
         kind="speech",
         family=family,
         folder=str(folder),

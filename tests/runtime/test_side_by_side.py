@@ -17,8 +17,8 @@ from runtime.device_call import DeviceCall
 from runtime.devices import activate, vendor_stack
 from runtime.engine import Engine
 from runtime.families.base import Progress
-from runtime.families.causal_lm import model_info
 from runtime.families.faults import device_faults
+from runtime.families.model_info import model_info
 from runtime.lane import CancelMarks, Post
 from runtime.layout import LayoutRequest
 from runtime.messages import (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.devices import activate, vendor_stack
-from runtime.families.causal_lm import dispose_model
+from runtime.families.vendor import dispose_model
 
 
 def main(artifact: str, requests: str, answers: str, layout: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from runtime.devices import activate, vendor_stack
-from runtime.families.causal_lm import dispose_model
+from runtime.families.vendor import dispose_model
 
 COUNT = 24
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runtime.devices import vendor_stack
-from runtime.families.causal_lm import dispose_model
+from runtime.families.vendor import dispose_model
 from runtime.simulator.build import build_artifact
 from tests.simulator.checkpoints import unsettle
 from tests.simulator.test_generate import LAYOUTS

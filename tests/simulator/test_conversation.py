@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from runtime.families.causal_lm import new_slot_cache
+from runtime.families.vendor import new_slot_cache
 from runtime.simulator.build import build_artifact
 from tests.simulator.checkpoints import greedy
 from tests.simulator.conftest import CHUNK, CONTEXT

@@ -13,7 +13,7 @@ import torch
 
 from runtime.catalog.entries import DEMO_CHAT, DEMO_SPEECH_NPU
 from runtime.devices import vendor_stack
-from runtime.families.causal_lm import dispose_model, new_slot_cache
+from runtime.families.vendor import dispose_model, new_slot_cache
 from tests.simulator.checkpoints import greedy
 
 PROMPTS = (

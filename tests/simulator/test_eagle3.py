@@ -63,7 +63,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Speculation]:
 def load() -> Any:
     """As the text models', but each of the three networks is disposed of."""
     from runtime.devices import vendor_stack
-    from runtime.families.causal_lm import dispose_model
+    from runtime.families.vendor import dispose_model
 
     vendor_stack()
     loaded: list[Any] = []

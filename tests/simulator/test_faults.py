@@ -14,7 +14,7 @@ import pytest
 import qbruntime
 
 from runtime.errors import SettingError
-from runtime.families.causal_lm import new_slot_cache
+from runtime.families.vendor import new_slot_cache
 from runtime.simulator.device import Device
 from runtime.simulator.faults import ENVIRONMENT, Fault, Faults, inject, parse
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import qbruntime
 
-from runtime.families.causal_lm import new_slot_cache
+from runtime.families.vendor import new_slot_cache
 from tests.simulator.checkpoints import FAMILIES, greedy, plain_greedy, plain_model
 
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ import torch
 
 from runtime.devices import vendor_stack
 from runtime.errors import ModelDamagedError, ModelUnsupportedError
-from runtime.families.causal_lm import dispose_model
+from runtime.families.vendor import dispose_model
 from runtime.simulator import artifact
 from runtime.simulator.build import build_artifact
 from runtime.simulator.roles import make_executor

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from runtime.errors import ModelUnsupportedError, SettingError
-from runtime.families.causal_lm import new_slot_cache
+from runtime.families.vendor import new_slot_cache
 from runtime.simulator import artifact
 from runtime.simulator.build import build_artifact
 from tests.simulator.headers import assert_refused

@@ -13,7 +13,7 @@ import torch
 
 from runtime.devices import vendor_stack
 from runtime.errors import ModelUnsupportedError
-from runtime.families.causal_lm import dispose_model
+from runtime.families.vendor import dispose_model
 from runtime.simulator.build import build_artifact
 from tests.simulator.test_generate import LAYOUTS
 

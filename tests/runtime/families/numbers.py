@@ -11,7 +11,8 @@ from runtime.config import EngineOptions, KvOptions, RuntimeConfig
 from runtime.devices import activate, vendor_stack
 from runtime.engine import Engine
 from runtime.families.base import Prompt
-from runtime.families.causal_lm import CausalLm, model_info
+from runtime.families.causal_lm import CausalLm
+from runtime.families.model_info import model_info
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import (

@@ -15,7 +15,7 @@ import torch
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
-from runtime.families.causal_lm import sampling_defaults
+from runtime.families.model_info import sampling_defaults
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import (
