@@ -15,7 +15,6 @@ import torch
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
-from runtime.families.model_info import sampling_defaults
 from runtime.lane import CancelMarks
 from runtime.layout import LayoutRequest
 from runtime.messages import (
@@ -31,7 +30,6 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.sampling import resolve
 from runtime.sampling_params import SamplingRequest
 from tests.conftest import Checkpoints
 
@@ -203,24 +201,3 @@ def test_a_picture_is_refused_and_one_of_an_earlier_turn_is_passed_over(chat: Ch
     assert failed.request_id == "seen"
     assert "cannot see pictures" in failed.error.summary
     assert any(isinstance(event, Finished) and event.request_id == "later" for event in chat.events)
-
-
-@pytest.mark.parametrize(
-    ("stated", "temperature", "source"),
-    [
-        ('{"do_sample": false, "temperature": 0.7, "top_k": 50}', 0.0, "model"),
-        ('{"do_sample": false}', 0.0, "model"),
-        ('{"do_sample": true, "temperature": 0.7}', 0.7, "model"),
-        ('{"do_sample": "false"}', 1.0, "default"),
-        ("{}", 1.0, "default"),
-    ],
-)
-def test_a_model_that_does_not_sample_answers_greedily_and_it_is_said_why(
-    tmp_path: Path, stated: str, temperature: float, source: str
-) -> None:
-    (tmp_path / "generation_config.json").write_text(stated)
-    sampling = resolve(SamplingRequest(), sampling_defaults(tmp_path))
-    (used,) = [used for used in sampling.used if used.name == "temperature"]
-    assert (used.value, used.source) == (temperature, source)
-    wanted = resolve(SamplingRequest(temperature=0.5), sampling_defaults(tmp_path))
-    assert ("temperature", 0.5, "you") in [(one.name, one.value, one.source) for one in wanted.used]

@@ -1,0 +1,52 @@
+"""What a model's folder says about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runtime.catalog.manifest import MANIFEST
+from runtime.families.model_info import sampling_defaults, title_of
+from runtime.sampling import resolve
+from runtime.sampling_params import SamplingRequest
+
+
+@pytest.mark.parametrize(
+    ("stated", "temperature", "source"),
+    [
+        ('{"do_sample": false, "temperature": 0.7, "top_k": 50}', 0.0, "model"),
+        ('{"do_sample": false}', 0.0, "model"),
+        ('{"do_sample": true, "temperature": 0.7}', 0.7, "model"),
+        ('{"do_sample": "false"}', 1.0, "default"),
+        ("{}", 1.0, "default"),
+    ],
+)
+def test_a_model_that_does_not_sample_answers_greedily_and_it_is_said_why(
+    tmp_path: Path, stated: str, temperature: float, source: str
+) -> None:
+    (tmp_path / "generation_config.json").write_text(stated)
+    sampling = resolve(SamplingRequest(), sampling_defaults(tmp_path))
+    (used,) = [used for used in sampling.used if used.name == "temperature"]
+    assert (used.value, used.source) == (temperature, source)
+    wanted = resolve(SamplingRequest(temperature=0.5), sampling_defaults(tmp_path))
+    assert ("temperature", 0.5, "you") in [(one.name, one.value, one.source) for one in wanted.used]
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{", "[]", json.dumps({"title": 3}), json.dumps({"title": "Half"})]
+)
+def test_a_folder_without_a_whole_manifest_is_called_by_its_own_name(
+    tmp_path: Path, content: str | None
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    if content is not None:
+        (folder / MANIFEST).write_text(content)
+    assert title_of(folder) == "mine"
+
+
+def test_an_installed_model_is_called_as_its_manifest_says(demo_models: Path) -> None:
+    folder = demo_models / "whisper-tiny.en-sim"
+    assert title_of(folder) == json.loads((folder / MANIFEST).read_text())["title"] == "Whisper tiny.en"
