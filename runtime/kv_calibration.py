@@ -1,8 +1,8 @@
 """How long computing and loading KV take, measured on purpose while nothing else is to do.
 
 One unit of work at a time, a prefill chunk or a load, so that a request waits for one unit at most. The
-lengths are measured one after the other, the shortest first; a request that comes meanwhile costs the one
-that is being measured, which is begun again in the next quiet moment. Loading from the disk is not measured:
+lengths are measured one after the other, the shortest first; a request that comes meanwhile costs the run
+that is under way, and the rest follows in the next quiet moment. Loading from the disk is not measured:
 what has just been written would come from the system's memory, so the first real load has to tell.
 """
 
@@ -51,6 +51,9 @@ class Calibration:
         self._clock = clock
         self._finished, self._seconds = 0, 0.0
         """The longest length that is measured, and the seconds that computing it takes."""
+        self._computing: list[float] = []
+        self._loading: list[float] = []
+        """Seconds, by run, of the length that is being measured."""
         self._interruptions = 0
         self._cache: KvCache | None = None
         self._work: Generator[None, None, None] | None = None
@@ -76,7 +79,7 @@ class Calibration:
         return not ended
 
     def interrupt(self) -> None:
-        """Free the slot; what is measured stays, but for the length that is not finished."""
+        """Free the slot; what is measured stays, but for a run that is not finished."""
         if self._work is None:
             return
         self._work = None
@@ -100,25 +103,29 @@ class Calibration:
         cache = self._cache = self._model.place(self._model.new_cache(), slot)
         yield from self._compute(prompt, cache, self._finished)
         while self._left:
-            yield from self._measure_next(prompt, cache)
+            yield from self._run(prompt, cache)
 
-    def _measure_next(self, prompt: Prompt, cache: KvCache) -> Generator[None, None, None]:
-        """What the next length takes beyond the last one, computed several times, and loading all of it."""
-        computing, loading, nbytes = [], [], 0
-        for _ in range(CALIBRATION_RUNS):
-            if not self._finished:
-                cache.discard()
-            elif cache.get_seq_length() > self._finished:
-                cache.set_seq_length(self._finished)
-            computing.append((yield from self._compute(prompt, cache, self._left[0])))
-            cache.offload()
-            nbytes = cache.host_nbytes
-            loading.append(self._load(cache))
-            yield
+    def _run(self, prompt: Prompt, cache: KvCache) -> Generator[None, None, None]:
+        """Compute the next length beyond the last one and load all of it; the last run settles the times."""
+        if not self._finished:
+            cache.discard()
+        elif cache.get_seq_length() > self._finished:
+            cache.set_seq_length(self._finished)
+        spent = yield from self._compute(prompt, cache, self._left[0])
+        cache.offload()
+        nbytes = cache.host_nbytes
+        self._loading.append(self._load(cache))
+        self._computing.append(spent)
+        if len(self._loading) == CALIBRATION_RUNS:
+            self._settle(nbytes)
+        yield
+
+    def _settle(self, nbytes: int) -> None:
         self._finished = self._left.pop(0)
-        self._seconds += settled(computing)
+        self._seconds += settled(self._computing)
         self._costs.observe_prefill(self._finished, self._seconds)
-        self._costs.observe_load(nbytes, settled(loading))
+        self._costs.observe_load(nbytes, settled(self._loading))
+        self._computing, self._loading = [], []
 
     def _compute(self, prompt: Prompt, cache: KvCache, length: int) -> Generator[None, None, float]:
         """The prompt up to that length, a chunk at a time; returns the seconds."""

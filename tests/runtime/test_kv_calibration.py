@@ -77,9 +77,9 @@ def test_every_size_is_measured_and_the_first_run_does_not_count() -> None:
     assert not timed.calibration.step()
 
 
-def test_an_interruption_frees_the_slot_and_costs_the_length_that_is_not_finished() -> None:
+def test_an_interruption_frees_the_slot_and_costs_the_run_that_is_not_finished() -> None:
     timed = Timed()
-    for _ in range(3 * 2 + 4):  # 128 three times, each with a load; 256 twice
+    for _ in range(3 * 2 + 2 + 1):  # 128 three times, each with a load; 256 once, and its second chunk
         assert timed.calibration.step()
     timed.calibration.interrupt()
     assert timed.caches[-1].discarded
@@ -90,7 +90,20 @@ def test_an_interruption_frees_the_slot_and_costs_the_length_that_is_not_finishe
         pass
     assert timed.costs.lengths == [128, 256, 512]
     assert [timed.costs.prefill_seconds(size) for size in (128, 256, 512)] == [1.0, 2.0, 4.0]
-    assert len(timed.model.calls) - before == 1 + 3 + 3 * 2, "only what was left, and the beginning it needs"
+    assert len(timed.model.calls) - before == 1 + 2 + 3 * 2, "only what was left, and the beginning it needs"
+
+
+def test_with_an_interruption_after_every_run_it_comes_to_its_end() -> None:
+    timed = Timed()
+    calibration = timed.measuring(128)
+    for _ in range(3):
+        assert timed.costs.lengths == []
+        assert calibration.step()
+        assert calibration.step()
+        timed.caches[-1].host_nbytes = 1000
+        calibration.interrupt()
+    assert timed.costs.lengths == [128]
+    assert not calibration.step()
 
 
 def test_it_is_not_begun_again_for_ever() -> None:
@@ -168,7 +181,7 @@ def test_a_request_goes_first_and_the_rest_is_measured_afterwards(tmp_path: Path
     assert model.calls[before] == ("prefill", 5)
     assert [event.usage.prompt for event in events if isinstance(event, Finished)] == [5]
     after = [count for kind, count in model.calls[before + 1 :] if kind == "prefill"]
-    assert after == [128] * 12
+    assert after == [128] * (2 + 3 + 6)  # one run of 128 tokens was finished
     engine.close()
 
 
