@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from runtime.errors import DeviceStalledError, NetworkError
@@ -100,3 +101,15 @@ def test_what_was_withdrawn_is_not_answered_again_when_the_load_is_given_up() ->
     assert gate.withdraw("r")
     assert gate.shut(DeviceStalledError("It hangs.", remedy="Wait.").info) == []
     assert [type(event) for event in posted] == [Queued, Finished, ModelFailed]
+
+
+def test_what_was_withdrawn_says_how_long_it_waited() -> None:
+    posted: list[Event] = []
+    gate = Gate(posted.append)
+    gate.expect(LoadModel("m", "", LayoutRequest()))
+    two_seconds_ago = time.perf_counter_ns() - 2 * 10**9
+    gate.expect(Generate("r", "c", "m", (), SamplingRequest(), two_seconds_ago))
+    gate.withdraw("r")
+    finished = posted[-1]
+    assert isinstance(finished, Finished)
+    assert 2.0 <= finished.timings.queue == finished.timings.total < 60.0

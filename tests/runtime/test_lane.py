@@ -26,6 +26,7 @@ from runtime.messages import (
     Queued,
     RecordingFailed,
     StartRecording,
+    StopRecording,
     TextDelta,
     Transcribe,
     UnloadModel,
@@ -202,6 +203,7 @@ def test_a_lane_without_a_service_answers_every_command_with_the_reason() -> Non
         LoadSpeech("w", "/w", nothing),
         Transcribe("t", "/a.wav", None, False, 0),
         StartRecording("r", "Title", "/recordings"),
+        StopRecording("s"),
         FetchModel("f", "m"),
         ListModels(),
     )
@@ -216,6 +218,7 @@ def test_a_lane_without_a_service_answers_every_command_with_the_reason() -> Non
         ModelFailed("w", error),
         Failed("t", error),
         RecordingFailed("r", error),
+        RecordingFailed("s", error),
         Failed("f", error),
     ]
 
