@@ -22,7 +22,7 @@ from runtime.messages import (
 )
 from runtime.sampling_params import SamplingRequest
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 PROMPT = [3, 1, 4, 1, 5, 9]
 EventT = TypeVar("EventT")
 
