@@ -35,10 +35,10 @@ from mblt_desktop.store.store import Store
 from mblt_desktop.theme import ThemeMode, apply_theme
 from runtime.config import DeviceChoice
 from runtime.errors import StorageError
-from runtime.layout_settings import with_parts
+from runtime.lanes.thread import RuntimeBridge
+from runtime.layout.from_settings import with_parts
 from runtime.messages import Event, JobFinished, LaneFaulted, SetEngineOptions
-from runtime.settings import ENGINE_KEYS, engine_options
-from runtime.thread import RuntimeBridge
+from runtime.settings.table import ENGINE_KEYS, engine_options
 from runtime.tracing.recorder import RECORDER
 
 APP_ID = "io.github.mblt_desktop.MBLTDesktop"

@@ -9,8 +9,8 @@ from typing import cast
 from mblt_desktop.settings import file
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.errors import ErrorInfo, SettingError
-from runtime.setting_types import SettingValue
-from runtime.settings import SETTINGS, engine_options
+from runtime.settings.table import SETTINGS, engine_options
+from runtime.settings.types import SettingValue
 
 
 def configured(data_dir: Path, device: DeviceChoice, get: Callable[[str], SettingValue]) -> RuntimeConfig:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HostLike(Protocol):
-    """The part of `runtime.host.Host` that the window uses."""
+    """The part of `runtime.lanes.host.Host` that the window uses."""
 
     def submit(self, command: Command) -> None:
         """Route a command; never waits."""
@@ -38,7 +38,7 @@ class HostLike(Protocol):
 
 
 class BridgeLike(Protocol):
-    """The part of `runtime.thread.RuntimeBridge` that the window uses; tests script their own."""
+    """The part of `runtime.lanes.thread.RuntimeBridge` that the window uses; tests script their own."""
 
     @property
     def events_waiting(self) -> SignalInstance:

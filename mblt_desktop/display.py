@@ -8,7 +8,7 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from runtime.doctor_system import missing_libraries, packages_for
+from runtime.device.doctor_system import missing_libraries, packages_for
 from runtime.errors import MbltError
 
 

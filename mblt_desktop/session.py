@@ -14,7 +14,7 @@ from typing import ClassVar, TypeVar
 
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo, MbltError
-from runtime.host import Host
+from runtime.lanes.host import Host
 from runtime.messages import Command, Event, Failed, LaneFaulted, ModelFailed, RecordingFailed
 
 EventT = TypeVar("EventT")

@@ -8,10 +8,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QWidget
 from mblt_desktop.context import AppContext
 from mblt_desktop.devices.monitor import say_readings
 from mblt_desktop.widgets import Chip, ElidedLabel, Label, plain_tip
-from runtime.device_readings import Readings
-from runtime.devices import ActiveDevice
+from runtime.device.active import ActiveDevice
+from runtime.device.readings import Readings
 from runtime.errors import ErrorInfo
-from runtime.layout import EffectiveLayout
+from runtime.layout.request import EffectiveLayout
 from runtime.messages import ModelFailed, ModelInfo, ModelLoaded, ModelLoading, ModelsListed, ModelUnloaded
 
 HEIGHT = 34

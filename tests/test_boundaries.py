@@ -31,20 +31,12 @@ HEAVY = {
     "soxr",
     "sounddevice",
 }
-QT_IN_RUNTIME = {"runtime.thread"}
+QT_IN_RUNTIME = {"runtime.lanes.thread"}
 WORKERS = {
     # What holds models, devices or files: only a lane may touch these.
-    "runtime.engine",
-    "runtime.scheduler",
-    "runtime.request",
-    "runtime.sampling",
-    "runtime.stop_strings",
-    "runtime.prefix_cache",
-    "runtime.steps",
-    "runtime.prompting",
-    "runtime.kv_keeper",
-    "runtime.kv_store",
-    "runtime.kv_calibration",
+    "runtime.answering",
+    "runtime.sampling.sampler",
+    "runtime.kv",
     "runtime.families",
     "runtime.simulator",
     "runtime.speech.service",
@@ -62,23 +54,23 @@ WORKERS = {
 }
 FOR_THE_WINDOW = {
     # All that the window imports of the runtime, as docs/architecture.md lists it.
-    "runtime.thread",
+    "runtime.lanes.thread",
     "runtime.messages",
     "runtime.errors",
     "runtime.config",
-    "runtime.settings",
-    "runtime.setting_types",
-    "runtime.sampling_params",
-    "runtime.layout",
-    "runtime.layout_check",
-    "runtime.layout_outcome",
-    "runtime.layout_parts",
-    "runtime.layout_rules",
-    "runtime.layout_settings",
+    "runtime.settings.table",
+    "runtime.settings.types",
+    "runtime.sampling.params",
+    "runtime.layout.request",
+    "runtime.layout.check",
+    "runtime.layout.outcome",
+    "runtime.layout.parts",
+    "runtime.layout.rules",
+    "runtime.layout.from_settings",
     "runtime.audio.times",
     "runtime.audio.subtitles",
     "runtime.plain_files",
-    "runtime.doctor_system",
+    "runtime.device.doctor_system",
     "runtime.tracing.model",
     "runtime.tracing.view",
     "runtime.tracing.levels",
@@ -87,8 +79,8 @@ FOR_THE_WINDOW = {
     "runtime.tracing.serve",
     "runtime.images",
     "runtime.storage",
-    "runtime.devices",
-    "runtime.device_readings",
+    "runtime.device.active",
+    "runtime.device.readings",
 }
 SESSION = "mblt_desktop.session"
 """The command line's runtime without a window."""
@@ -134,9 +126,12 @@ def under(name: str, parents: set[str]) -> bool:
 
 
 def test_there_is_something_to_check():
-    assert {"mblt_desktop.app", "mblt_desktop.chat.pane", "runtime.engine", "runtime.thread"} <= set(
-        modules()
-    )
+    assert {
+        "mblt_desktop.app",
+        "mblt_desktop.chat.pane",
+        "runtime.answering.engine",
+        "runtime.lanes.thread",
+    } <= set(modules())
 
 
 @pytest.mark.parametrize("package", ["mblt_desktop", "runtime"])

@@ -87,7 +87,12 @@ def test_every_name_it_gives_to_a_place_in_a_file_is_there(document: Path) -> No
 def test_the_architecture_follows_real_files() -> None:
     named = {path for path, _ in paths(ROOT / "docs" / "architecture.md")}
     assert len(named) > 50
-    assert {"runtime/host.py", "runtime/outbox.py", "chat/session.py", "runtime/tracing/service.py"} <= named
+    assert {
+        "runtime/lanes/host.py",
+        "runtime/lanes/outbox.py",
+        "chat/session.py",
+        "runtime/tracing/service.py",
+    } <= named
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

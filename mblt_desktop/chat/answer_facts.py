@@ -14,7 +14,7 @@ from mblt_desktop.reuse_words import reuse_words
 from mblt_desktop.store.records import Message
 from mblt_desktop.widgets import Bar, Dot, Label, Section
 from runtime.messages import CandidatesReported, Reuse, Speculation, Timings, Usage
-from runtime.sampling_params import UsedValue, ignored_penalties
+from runtime.sampling.params import UsedValue, ignored_penalties
 
 Candidates = Callable[[str], "CandidatesReported | None"]
 """The report of an answer's candidates, by message id."""

@@ -13,8 +13,8 @@ from mblt_desktop.theme import font
 from mblt_desktop.widgets import Label, Scrolled, Section, SidePanel, restyle
 from runtime.errors import SettingError
 from runtime.messages import ModelInfo
-from runtime.sampling_params import by_speculation
-from runtime.settings import SETTINGS
+from runtime.sampling.params import by_speculation
+from runtime.settings.table import SETTINGS
 
 SAVE_DELAY_MS = 400
 _NOT_TAKEN = {

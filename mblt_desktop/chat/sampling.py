@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from mblt_desktop.store.records import Conversation
 from runtime.messages import ModelInfo
-from runtime.sampling_params import SamplingRequest, UsedValue, ValueSource
-from runtime.setting_types import Setting, SettingValue
-from runtime.settings import SETTINGS, sampling_request
+from runtime.sampling.params import SamplingRequest, UsedValue, ValueSource
+from runtime.settings.table import SETTINGS, sampling_request
+from runtime.settings.types import Setting, SettingValue
 
 if TYPE_CHECKING:
     from mblt_desktop.settings.preferences import Preferences

@@ -9,7 +9,7 @@ from mblt_desktop.result_words import left_out_words, result_facts
 from mblt_desktop.reuse_words import reuse_words
 from mblt_desktop.store.records import Result
 from runtime.messages import Finished, ModelInfo, Reuse, Usage
-from runtime.sampling_params import ignored_penalties
+from runtime.sampling.params import ignored_penalties
 
 
 def write(text: str) -> None:

@@ -32,8 +32,8 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.sampling_params import SamplingRequest
-from runtime.settings import add_arguments, layout_from_args, sampling_from_args
+from runtime.sampling.params import SamplingRequest
+from runtime.settings.table import add_arguments, layout_from_args, sampling_from_args
 
 _JSON_HELP = """\
 With --json each turn, or with --each-image each picture, is an object with text, reason, usage, timings,

@@ -16,7 +16,7 @@ from runtime.catalog.entries import DEMO_CHAT, DEMO_SPEECH
 from runtime.catalog.library import Library
 from runtime.config import RuntimeConfig
 from runtime.errors import storage_error
-from runtime.settings import SETTINGS, device_from_args
+from runtime.settings.table import SETTINGS, device_from_args
 
 if TYPE_CHECKING:
     from mblt_desktop.tour import Tour

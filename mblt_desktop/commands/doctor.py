@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 from mblt_desktop.paths import default_paths
 from runtime.config import RuntimeConfig
-from runtime.doctor import Report, examine
-from runtime.settings import SETTINGS, device_from_args
+from runtime.device.doctor import Report, examine
+from runtime.settings.table import SETTINGS, device_from_args
 
 _MARKS = {"ok": "ok", "note": "note", "warning": "warn", "failure": "FAIL"}
 

@@ -18,7 +18,7 @@ from mblt_desktop.commands.start import say_overdue
 from mblt_desktop.session import ReportedError, Session
 from runtime.errors import ErrorInfo, SettingError
 from runtime.messages import Finished, Generate, ImagePart, ModelInfo, TextDelta, TextPart, Turn
-from runtime.settings import sampling_from_args
+from runtime.settings.table import sampling_from_args
 
 
 @dataclass(slots=True)

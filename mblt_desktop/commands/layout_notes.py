@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from runtime.layout import LayoutRequest, notes_on
-from runtime.layout_parts import part_named
-from runtime.settings import layout_from_args
+from runtime.layout.parts import part_named
+from runtime.layout.request import LayoutRequest, notes_on
+from runtime.settings.table import layout_from_args
 
 
 def asked_layout(args: argparse.Namespace) -> LayoutRequest:

@@ -21,9 +21,9 @@ from runtime.catalog.library import Library
 from runtime.catalog.manifest import Manifest
 from runtime.config import RuntimeConfig
 from runtime.errors import SettingError
-from runtime.layout_settings import with_parts
+from runtime.layout.from_settings import with_parts
 from runtime.messages import CatalogRow
-from runtime.settings import SETTINGS
+from runtime.settings.table import SETTINGS
 
 _DEVICE = {"simulated": "simulated NPU", "npu": "NPU", "cpu": "CPU"}
 

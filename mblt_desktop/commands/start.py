@@ -11,11 +11,11 @@ from mblt_desktop.configuration import configured, settings_of
 from mblt_desktop.overdue import overdue_words
 from mblt_desktop.paths import default_paths
 from runtime.config import EngineOptions, RuntimeConfig
-from runtime.devices import activate, limit_calls
-from runtime.layout import LayoutRequest
-from runtime.layout_check import validate_for
+from runtime.device.active import activate, limit_calls
+from runtime.layout.check import validate_for
+from runtime.layout.request import LayoutRequest
 from runtime.messages import CallOverdue, Event
-from runtime.settings import device_from_args
+from runtime.settings.table import device_from_args
 
 
 def config_for(args: argparse.Namespace) -> RuntimeConfig:

@@ -21,7 +21,7 @@ from runtime.audio.times import clock
 from runtime.catalog.entries import DEMO_SPEECH
 from runtime.errors import MbltError, SettingError
 from runtime.messages import Event, LoadSpeech, ModelLoaded, Transcribe, Transcribed, TranscribeProgress
-from runtime.settings import SETTINGS, add_arguments, layout_from_args
+from runtime.settings.table import SETTINGS, add_arguments, layout_from_args
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

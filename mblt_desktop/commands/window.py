@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from runtime.errors import SettingError
-from runtime.settings import SETTINGS, device_from_args
+from runtime.settings.table import SETTINGS, device_from_args
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal, Slot
 
 from runtime.config import DeviceChoice
-from runtime.devices import ActiveDevice
+from runtime.device.active import ActiveDevice
 from runtime.errors import ErrorInfo, to_info
-from runtime.layout import LayoutRequest, NormalisedLayout
+from runtime.layout.request import LayoutRequest, NormalisedLayout
 
 if TYPE_CHECKING:
-    from runtime.device_readings import Readings, ReadingsSource
+    from runtime.device.readings import Readings, ReadingsSource
 
 READING_INTERVAL_MS = 2000
 _CLOSE_MS = 500
@@ -86,8 +86,8 @@ class DeviceMonitor(QObject):
     # -- in the pool's thread --------------------------------------------------------------------
 
     def _activate(self) -> None:
-        from runtime.device_readings import open_source
-        from runtime.devices import activate
+        from runtime.device.active import activate
+        from runtime.device.readings import open_source
 
         try:
             device = activate(self._choice)
@@ -98,9 +98,9 @@ class DeviceMonitor(QObject):
         self._activated.emit(device)
 
     def _check(self, request: LayoutRequest, folder: str) -> None:
-        from runtime.devices import activate
-        from runtime.layout import validate
-        from runtime.layout_check import validate_for
+        from runtime.device.active import activate
+        from runtime.layout.check import validate_for
+        from runtime.layout.request import validate
 
         answer: NormalisedLayout | ErrorInfo
         try:

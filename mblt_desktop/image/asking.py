@@ -22,7 +22,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.settings import sampling_request
+from runtime.settings.table import sampling_request
 
 PAINT_MS = 30
 SAVE_SECONDS = 1.0

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QProgressBar, QVBoxLayout
 
 from mblt_desktop.context import AppContext
 from mblt_desktop.widgets import Button, Label, PrimaryButton
-from runtime.layout_settings import layout_request
+from runtime.layout.from_settings import layout_request
 from runtime.messages import (
     CatalogRow,
     ListModels,

@@ -34,7 +34,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.settings import sampling_request
+from runtime.settings.table import sampling_request
 
 State = Literal["left", "waiting", "writing", "stopping", "answered", "failed"]
 """`left`: not asked, or stopped; going on asks it."""

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from mblt_desktop.context import AppContext
 from runtime.errors import ErrorInfo
-from runtime.layout_settings import layout_request
+from runtime.layout.from_settings import layout_request
 from runtime.messages import (
     CatalogRow,
     ListModels,

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from mblt_desktop.context import AppContext
 from mblt_desktop.model_jobs import JobKind, RunningJob
 from runtime.errors import ErrorInfo
-from runtime.layout_settings import layout_request
+from runtime.layout.from_settings import layout_request
 from runtime.messages import (
     Cancelled,
     CatalogRow,

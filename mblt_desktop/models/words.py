@@ -86,7 +86,7 @@ def _of_all(progress: JobProgress) -> tuple[int, int | None]:
 
 def loaded_words(info: ModelInfo) -> str:
     """Where a loaded model runs: device and layout in words."""
-    from runtime.layout_outcome import say_effective
+    from runtime.layout.outcome import say_effective
 
     layout = f"  ·  {say_effective(info.layout)}" if info.layout is not None else ""
     return f"Loaded on {info.device}{layout}"

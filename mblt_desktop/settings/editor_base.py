@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
 from mblt_desktop.widgets import restyle
 from runtime.errors import SettingError
-from runtime.setting_types import Setting, SettingValue
+from runtime.settings.types import Setting, SettingValue
 
 FIELD_WIDTH = 168
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 from mblt_desktop.settings.editor_base import FIELD_WIDTH, Combo, Editor
 from mblt_desktop.settings.number_editors import SPIN_LIMIT, IntegerEditor, NumberEditor
 from mblt_desktop.widgets import Label
-from runtime.setting_types import Setting, SettingValue
+from runtime.settings.types import Setting, SettingValue
 
 
 def make_editor(setting: Setting) -> Editor:

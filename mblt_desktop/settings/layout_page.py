@@ -12,11 +12,11 @@ from mblt_desktop.settings.outcome import Outcome
 from mblt_desktop.settings.page import SettingsPage
 from mblt_desktop.settings.parts_card import PartsCard
 from mblt_desktop.widgets import Button, Label, Line
-from runtime.devices import ActiveDevice
+from runtime.device.active import ActiveDevice
 from runtime.errors import ErrorInfo
-from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
-from runtime.layout_settings import layout_request
-from runtime.settings import SETTINGS
+from runtime.layout.from_settings import layout_request
+from runtime.layout.rules import CLUSTERS, CORES_PER_CLUSTER
+from runtime.settings.table import SETTINGS
 
 _KEYS = "or go there with the arrow keys and press Space."
 _LEGENDS: dict[Grain, str] = {

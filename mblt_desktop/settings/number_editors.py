@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Slot
 from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QSlider, QSpinBox, QWidget
 
 from mblt_desktop.settings.editor_base import FIELD_WIDTH, Editor, QuietWheel
-from runtime.setting_types import Setting, SettingValue
+from runtime.settings.types import Setting, SettingValue
 
 SPIN_LIMIT = 2**31 - 2
 """The largest number a QSpinBox holds, less one for "left open"."""

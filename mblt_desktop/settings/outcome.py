@@ -9,9 +9,9 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.widgets import Label, PrimaryButton
 from runtime.errors import ErrorInfo
-from runtime.layout import LayoutRequest, NormalisedLayout
-from runtime.layout_outcome import say_effective, say_request
-from runtime.layout_settings import layout_request
+from runtime.layout.from_settings import layout_request
+from runtime.layout.outcome import say_effective, say_request
+from runtime.layout.request import LayoutRequest, NormalisedLayout
 from runtime.messages import LoadModel
 
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.settings.row import Card, SettingRow
 from mblt_desktop.widgets import Label
-from runtime.settings import on_page
+from runtime.settings.table import on_page
 
 PAGE_WIDTH = 900
 

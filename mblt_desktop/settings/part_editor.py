@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 from mblt_desktop.settings.core_map import GRAINS, CoreMap
 from mblt_desktop.settings.editors import ComboEditor
 from mblt_desktop.widgets import Label
-from runtime.layout import CoreMode
-from runtime.layout_parts import Part
-from runtime.settings import SETTINGS
+from runtime.layout.parts import Part
+from runtime.layout.request import CoreMode
+from runtime.settings.table import SETTINGS
 
 _EXAMPLES = {"none": "the model picks them", "core": "e.g. 0:0:0, 0:0:1", "cluster": "e.g. 0:0, 0:1"}
 

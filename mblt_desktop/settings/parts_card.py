@@ -12,12 +12,12 @@ from mblt_desktop.settings.editor_base import Combo
 from mblt_desktop.settings.part_editor import PartEditor
 from mblt_desktop.settings.row import Card
 from mblt_desktop.widgets import Label, Line, PrimaryButton
-from runtime.devices import ActiveDevice
+from runtime.device.active import ActiveDevice
 from runtime.errors import ErrorInfo, SettingError
-from runtime.layout import LayoutRequest, NormalisedLayout
-from runtime.layout_parts import parts_of
-from runtime.layout_rules import CLUSTERS, CORES_PER_CLUSTER
-from runtime.layout_settings import layout_request, with_parts
+from runtime.layout.from_settings import layout_request, with_parts
+from runtime.layout.parts import parts_of
+from runtime.layout.request import LayoutRequest, NormalisedLayout
+from runtime.layout.rules import CLUSTERS, CORES_PER_CLUSTER
 from runtime.messages import CatalogRow, ListModels, LoadSpeech, ModelsListed
 
 _KEY = "layout.parts"

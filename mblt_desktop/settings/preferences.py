@@ -8,8 +8,8 @@ from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal, Slot
 
 from mblt_desktop.settings import file
 from runtime.errors import ErrorInfo, MbltError, SettingError, to_info
-from runtime.setting_types import SettingValue
-from runtime.settings import SETTINGS
+from runtime.settings.table import SETTINGS
+from runtime.settings.types import SettingValue
 
 WRITE_DELAY_MS = 300
 

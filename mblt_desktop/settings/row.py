@@ -11,7 +11,7 @@ from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.theme import font
 from mblt_desktop.widgets import Button, Label, Line, Section
 from runtime.errors import SettingError
-from runtime.setting_types import Setting, SettingValue
+from runtime.settings.types import Setting, SettingValue
 
 EDITOR_WIDTH = 340
 

@@ -8,7 +8,7 @@ from mblt_desktop.settings.loaded_model import LoadedModel
 from mblt_desktop.settings.page import SettingsPage
 from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.widgets import Label
-from runtime.sampling_params import by_speculation
+from runtime.sampling.params import by_speculation
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this always take the likeliest token, as the runtime does."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from runtime.errors import ErrorInfo
 from runtime.messages import Finished, Reuse, Segment, Speculation, StopReason, Timings, Usage, Word
-from runtime.sampling_params import UsedValue
+from runtime.sampling.params import UsedValue
 
 MessageState = Literal["writing", "done", "failed", "interrupted"]
 

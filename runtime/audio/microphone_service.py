@@ -10,7 +10,7 @@ import numpy as np
 from runtime.audio.capture import Input, Inputs, PortAudioInputs, Take, no_microphone
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo, MbltError, MicrophoneError, to_info
-from runtime.lane import CancelMarks, Post
+from runtime.lanes.lane import CancelMarks, Post
 from runtime.messages import (
     Command,
     Failed,
@@ -51,7 +51,7 @@ class _Running:
 
 
 class MicrophoneService:
-    """See `runtime.lane.Service`. One take at a time."""
+    """See `runtime.lanes.lane.Service`. One take at a time."""
 
     def __init__(
         self, config: RuntimeConfig, post: Post, marks: CancelMarks, inputs: Inputs | None = None

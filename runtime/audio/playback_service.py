@@ -14,7 +14,7 @@ from runtime.audio.pcm import Samples
 from runtime.audio.waveform import FileOutline
 from runtime.config import RuntimeConfig
 from runtime.errors import AudioError, MbltError, MicrophoneError
-from runtime.lane import CancelMarks, Post
+from runtime.lanes.lane import CancelMarks, Post
 from runtime.messages import (
     AudioOutlined,
     Command,
@@ -126,7 +126,7 @@ class _Playing:
 
 
 class PlaybackService:
-    """See `runtime.lane.Service`. One file at a time."""
+    """See `runtime.lanes.lane.Service`. One file at a time."""
 
     def __init__(
         self,

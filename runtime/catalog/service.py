@@ -15,10 +15,10 @@ from runtime.catalog.install import install
 from runtime.catalog.job import Job, JobCancelled, Progress
 from runtime.catalog.library import Library
 from runtime.config import RuntimeConfig
-from runtime.devices import active_device, find_boards
+from runtime.device.active import active_device, find_boards
 from runtime.errors import DownloadError, to_info
-from runtime.kv_store import KvStore
-from runtime.lane import CancelMarks, Post
+from runtime.kv.store import KvStore
+from runtime.lanes.lane import CancelMarks, Post
 from runtime.messages import (
     Cancelled,
     Command,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from runtime.building import building
 from runtime.config import DeviceChoice
 from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.base import FamilyModel, Progress
 from runtime.families.memory import smaller_advised
-from runtime.layout import LayoutRequest
+from runtime.lanes.building import building
+from runtime.layout.request import LayoutRequest
 from runtime.model_folder import read_object, require_plain_files
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")

@@ -20,7 +20,7 @@ from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictu
 from runtime.families.user_text import as_data
 from runtime.families.vendor import dispose_model
 from runtime.images import MODEL_SIDE
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import ModelInfo, TextPart, Turn
 from runtime.tracing.recorder import RECORDER
 

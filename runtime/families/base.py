@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.kv_cache import KvCache
+from runtime.kv.cache import KvCache
 from runtime.messages import ModelInfo, Turn
 
 if TYPE_CHECKING:
-    from runtime.sampling import Sampling
+    from runtime.sampling.sampler import Sampling
 
 Logits: TypeAlias = NDArray[np.float32]
 """Scores of the next token, shape (vocab,)."""

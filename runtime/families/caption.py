@@ -21,8 +21,8 @@ from runtime.families.pictures import Album, Seen, encoded, paths_of
 from runtime.families.user_text import as_data, control_tokens
 from runtime.families.vendor import dispose_model, new_slot_cache
 from runtime.images import MODEL_SIDE
-from runtime.kv_cache import KvCache
-from runtime.layout import LayoutRequest
+from runtime.kv.cache import KvCache
+from runtime.layout.request import LayoutRequest
 from runtime.messages import ModelInfo, Turn
 from runtime.tracing.recorder import RECORDER
 

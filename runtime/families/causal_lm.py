@@ -15,8 +15,8 @@ from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening
 from runtime.families.user_text import as_data, control_tokens
 from runtime.families.vendor import dispose_model, new_slot_cache, slots_of
-from runtime.kv_cache import KvCache
-from runtime.layout import LayoutRequest, from_pretrained_kwargs
+from runtime.kv.cache import KvCache
+from runtime.layout.request import LayoutRequest, from_pretrained_kwargs
 from runtime.messages import ImagePart, ModelInfo, Turn
 
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runtime import layout_rules
-from runtime.devices import ActiveDevice, vendor_backend
+from runtime.device.active import ActiveDevice, vendor_backend
 from runtime.errors import DeviceError, DeviceMemoryError, ModelDamagedError
 from runtime.families import read_config
+from runtime.layout import rules as layout_rules
 
 _FIELDS = ("core_mode", "target_cores", "target_clusters", "dev_no", "max_batch_size")
 _MODES = "auto, single, multi, global4, global8"

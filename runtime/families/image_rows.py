@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from runtime.errors import LayoutError, ModelDamagedError
-from runtime.layout_rules import UNHARMED
+from runtime.layout.rules import UNHARMED
 
 _ANGLES = {"qwen2_vl": (2,), "qwen3_vl": (3, 5)}
 """Numbers of inputs of a text network that is given the angles of its positions: it takes any picture."""

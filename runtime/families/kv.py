@@ -12,8 +12,8 @@ from typing import Any, cast
 from runtime.catalog.manifest import read_manifest
 from runtime.errors import DeviceError, ModelError, loses_model
 from runtime.families.faults import device_faults
-from runtime.kv_cache import KvCache
-from runtime.kv_store import KvRejectedError, ModelKey
+from runtime.kv.cache import KvCache
+from runtime.kv.store import KvRejectedError, ModelKey
 from runtime.messages import ModelInfo
 from runtime.simulator.quantised import precision
 

@@ -1,7 +1,7 @@
 """How far the longest stage of a load is: the vendor tells nothing before all networks are on the device.
 
 A mixture of experts has thousands of them. `qbruntime.Model.launch` is wrapped once for the whole process; it
-may run in threads of the vendor's own, and only one model is built at a time (`runtime.building`).
+may run in threads of the vendor's own, and only one model is built at a time (`runtime.lanes.building`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import DeviceMemoryError
-from runtime.layout import LayoutRequest
-from runtime.layout_parts import part_named
+from runtime.layout.parts import part_named
+from runtime.layout.request import LayoutRequest
 
 _CORES = 8
 _CLUSTERS = 2

@@ -17,15 +17,15 @@ from runtime.families.base import Progress
 from runtime.families.causal_lm import CausalLm
 from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening
-from runtime.kv_cache import KvCache
-from runtime.layout import (
+from runtime.kv.cache import KvCache
+from runtime.layout.outcome import in_order
+from runtime.layout.request import (
     EffectiveLayout,
     EffectivePart,
     LayoutRequest,
     NormalisedLayout,
     from_pretrained_kwargs,
 )
-from runtime.layout_outcome import in_order
 
 LONGEST_CONTEXT = 4096
 _UNHARMED = "Nothing was loaded; other models and your conversations are unharmed."

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from runtime.catalog.manifest import read_manifest
-from runtime.devices import ActiveDevice
+from runtime.device.active import ActiveDevice
 from runtime.errors import ModelError, SettingError
 from runtime.families.prefill_chunk import chunk_of
-from runtime.layout_outcome import effective_from_model
+from runtime.layout.outcome import effective_from_model
 from runtime.messages import ModelInfo, ModelKind
 from runtime.model_folder import read_object
-from runtime.settings import SETTINGS
+from runtime.settings.table import SETTINGS
 
 SAMPLING_KEYS = {
     "temperature": "temperature",

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from runtime.config import DeviceChoice
-from runtime.devices import ActiveDevice, activate, vendor_stack
+from runtime.device.active import ActiveDevice, activate, vendor_stack
 from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.config_layout import layout_named
 from runtime.families.faults import device_faults
 from runtime.families.launches import each_launch
-from runtime.layout import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
-from runtime.layout_check import validate_for
+from runtime.layout.check import validate_for
+from runtime.layout.request import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
 from runtime.model_folder import loading
 from runtime.simulator.artifact import refuse_simulated
 

@@ -18,11 +18,11 @@ from runtime.families.causal_lm import CausalLm
 from runtime.families.faults import device_faults
 from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening
-from runtime.kv_cache import KvCache
-from runtime.layout import LayoutRequest, from_pretrained_kwargs
+from runtime.kv.cache import KvCache
+from runtime.layout.request import LayoutRequest, from_pretrained_kwargs
 from runtime.messages import ModelInfo
-from runtime.sampling import Sampling, bad_logits
-from runtime.sampling_params import NOT_IN_ROUNDS
+from runtime.sampling.params import NOT_IN_ROUNDS
+from runtime.sampling.sampler import Sampling, bad_logits
 
 _ROLES = ("base_", "draft_", "fc_")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from runtime.kv_cache import KvCache
+from runtime.kv.cache import KvCache
 
 
 def slots_of(models: int, per_model: int) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from runtime.config import EngineOptions
-from runtime.sampling_params import SamplingRequest, UsedValue
+from runtime.sampling.params import SamplingRequest, UsedValue
 
 Role = Literal["system", "user", "assistant"]
 

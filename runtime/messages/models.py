@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from runtime.errors import ErrorInfo
-from runtime.layout import EffectiveLayout, LayoutRequest
+from runtime.layout.request import EffectiveLayout, LayoutRequest
 
 DESCRIBERS = ("blip",)
 """Families that describe a picture and take no question."""

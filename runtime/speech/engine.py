@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime.audio.windows import Window
-from runtime.building import building
 from runtime.config import RuntimeConfig
 from runtime.errors import ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
 from runtime.families.base import Progress
 from runtime.families.memory import smaller_advised
+from runtime.lanes.building import building
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object, require_plain_files
 

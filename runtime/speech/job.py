@@ -15,7 +15,7 @@ from runtime.audio.pcm import Samples
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Window, Windower
 from runtime.errors import RequestError
-from runtime.lane import Post
+from runtime.lanes.lane import Post
 from runtime.messages import Segment, SegmentReady, Transcribe, Transcribed, TranscribeProgress
 from runtime.speech.engine import SpeechEngine, Task
 from runtime.speech.guards import doubt

@@ -19,7 +19,7 @@ from runtime.families.base import Progress
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
 from runtime.families.vendor import dispose_model
-from runtime.layout import from_pretrained_kwargs
+from runtime.layout.request import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.speech.engine import LanguageGuess, Task
 from runtime.speech.on_npu import ended_when, refuse_bad_logits, speech_info

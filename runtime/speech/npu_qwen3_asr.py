@@ -20,7 +20,7 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
-from runtime.devices import vendor_stack
+from runtime.device.active import vendor_stack
 from runtime.errors import ModelIncompleteError, ModelUnsupportedError
 from runtime.families.base import Progress
 from runtime.families.faults import device_faults
@@ -28,7 +28,7 @@ from runtime.families.model_info import context_length, eos_ids
 from runtime.families.opening import Opening
 from runtime.families.prefill_chunk import chunk_of
 from runtime.families.vendor import dispose_model, new_slot_cache
-from runtime.layout import from_pretrained_kwargs
+from runtime.layout.request import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import loading
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task

@@ -20,7 +20,7 @@ from runtime.families.base import Progress
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
 from runtime.families.vendor import dispose_model
-from runtime.layout import from_pretrained_kwargs
+from runtime.layout.request import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task

@@ -10,9 +10,9 @@ from typing import Any
 from runtime.errors import BadLogitsError
 from runtime.families.model_info import title_of
 from runtime.families.opening import Opening
-from runtime.layout_outcome import effective_from_model
+from runtime.layout.outcome import effective_from_model
 from runtime.messages import LoadSpeech, ModelInfo
-from runtime.sampling import bad_logits
+from runtime.sampling.sampler import bad_logits
 
 
 def speech_info(

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from runtime.audio.vad import SileroVad
 from runtime.config import RuntimeConfig
-from runtime.device_call import DeviceCall
 from runtime.errors import DeviceLostError, MbltError, ModelNotLoadedError, to_info
-from runtime.lane import CancelMarks, Post
+from runtime.lanes.device_call import DeviceCall
+from runtime.lanes.lane import CancelMarks, Post
 from runtime.messages import (
     Cancelled,
     Command,
@@ -36,7 +36,7 @@ from runtime.tracing.recorder import RECORDER
 
 
 class SpeechService:
-    """See `runtime.lane.Service`. A file's failure ends that file only; the next one begins."""
+    """See `runtime.lanes.lane.Service`. A file's failure ends that file only; the next one begins."""
 
     def __init__(
         self, config: RuntimeConfig, post: Post, marks: CancelMarks, call: DeviceCall | None = None

@@ -70,7 +70,7 @@ class DeviceTrace:
 
     def start(self, choice: DeviceChoice) -> None:
         """Begin, if there is a device; a recording without device events is still a recording."""
-        from runtime.devices import activate
+        from runtime.device.active import activate
 
         try:
             device = activate(choice)

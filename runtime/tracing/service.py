@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.config import RuntimeConfig
 from runtime.errors import MbltError, TraceError, storage_error, to_info
-from runtime.lane import CancelMarks, Post
+from runtime.lanes.lane import CancelMarks, Post
 from runtime.messages import (
     AnalyseRecording,
     Cancelled,
@@ -51,7 +51,7 @@ class _CancelledError(Exception):
 
 
 class RecorderService:
-    """See `runtime.lane.Service`."""
+    """See `runtime.lanes.lane.Service`."""
 
     def __init__(self, config: RuntimeConfig, post: Post, marks: CancelMarks) -> None:
         self._config = config

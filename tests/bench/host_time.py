@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
+from runtime.answering.engine import Engine
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
-from runtime.devices import activate
-from runtime.engine import Engine
+from runtime.device.active import activate
 from runtime.families import load_model
 from runtime.families.base import FamilyModel
 from runtime.families.decode_stream import DecodeStream
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, Generate, LoadModel, TextPart, Turn
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.bench.table import Goal, Row
 from tests.simulator.checkpoints import make_checkpoint

@@ -65,7 +65,7 @@ def measure_text(folder: Path) -> dict[str, float]:
 def measure_picture(folder: Path) -> dict[str, float]:
     """The same of a model with a vision network and a text network; loads and unloads only."""
     from runtime.messages import Finished, Generate, ImagePart, TextPart, Turn
-    from runtime.sampling_params import SamplingRequest
+    from runtime.sampling.params import SamplingRequest
     from runtime.simulator.build import build_artifact
     from tests.runtime.families.talk import Talk
     from tests.simulator.pictures import noise
@@ -90,7 +90,7 @@ def measure_picture(folder: Path) -> dict[str, float]:
 
 
 def _load_again(lane: Talk, artifact: Path, request: Callable[[], None]) -> None:
-    from runtime.layout import LayoutRequest
+    from runtime.layout.request import LayoutRequest
     from runtime.messages import LoadModel, UnloadModel
 
     lane.engine.handle(UnloadModel("tiny"))

@@ -91,13 +91,13 @@ def bare(models: Path, home: Path) -> dict[str, list[float]]:
 
 
 def _load_and_answer(models: Path, home: Path, loaded: Callable[[], None], ended: Callable[[], None]) -> None:
+    from runtime.answering.engine import Engine
     from runtime.catalog.entries import DEMO_CHAT
     from runtime.config import RuntimeConfig
-    from runtime.engine import Engine
-    from runtime.lane import CancelMarks
-    from runtime.layout import LayoutRequest
+    from runtime.lanes.lane import CancelMarks
+    from runtime.layout.request import LayoutRequest
     from runtime.messages import Event, Generate, LoadModel, TextPart, Turn
-    from runtime.sampling_params import SamplingRequest
+    from runtime.sampling.params import SamplingRequest
 
     events: list[Event] = []
     engine = Engine(RuntimeConfig(home, "simulated"), events.append, CancelMarks())

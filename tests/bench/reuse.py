@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.answering.engine import Engine
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
-from runtime.engine import Engine
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Finished,
@@ -23,7 +23,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from tests.bench.table import Goal, Row
 
 EXCHANGES = 9

@@ -19,7 +19,7 @@ from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import RuntimeConfig
 from runtime.families import load_model
 from runtime.families.base import PromptChunk
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import TextPart, Turn
 from runtime.simulator.quantised import ENVIRONMENT
 from tests.bench import batch

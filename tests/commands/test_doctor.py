@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mblt_desktop.commands import doctor
-from runtime.doctor import Finding, Report
+from runtime.device.doctor import Finding, Report
 from runtime.errors import SettingError
 
 

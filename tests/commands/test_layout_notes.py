@@ -7,8 +7,8 @@ import argparse
 import pytest
 
 from mblt_desktop.commands.layout_notes import asked_layout
-from runtime.layout import LayoutRequest
-from runtime.settings import add_arguments
+from runtime.layout.request import LayoutRequest
+from runtime.settings.table import add_arguments
 
 
 def asked(*options: str) -> LayoutRequest:

@@ -15,7 +15,7 @@ import pytest
 from mblt_desktop import cli
 from mblt_desktop.paths import default_paths
 from runtime.config import KvOptions, RuntimeConfig
-from runtime.host import Host
+from runtime.lanes.host import Host
 from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.audio.media import SAMPLE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from runtime.config import RuntimeConfig
-from runtime.host import Host
-from runtime.layout import LayoutRequest
+from runtime.lanes.host import Host
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Finished,
@@ -20,7 +20,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 
 PATIENCE = 90.0
 PROMPT = [3, 1, 4, 1, 5, 9]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.devices import activate, vendor_stack
+from runtime.device.active import activate, vendor_stack
 from runtime.simulator.build import build_artifact
 from runtime.simulator.device import BOARDS, Device, Fleet, NativeAccelerator
 from runtime.simulator.events import TRACE

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runtime.devices import activate, vendor_stack
+from runtime.device.active import activate, vendor_stack
 from runtime.families.vendor import dispose_model
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from runtime.devices import activate, vendor_stack
+from runtime.device.active import activate, vendor_stack
 from runtime.families.vendor import dispose_model
 
 COUNT = 24

@@ -319,7 +319,7 @@ def test_files_that_are_no_simulated_model(tmp_path: Path, artifacts: dict[str, 
 def test_the_vendors_loader_passes_the_refusal_on(artifacts: dict[str, Path], tmp_path: Path) -> None:
     import shutil
 
-    from runtime.devices import vendor_stack
+    from runtime.device.active import vendor_stack
 
     vendor_stack()
     from transformers import AutoModelForCausalLM

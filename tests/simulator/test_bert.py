@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.devices import vendor_stack
+from runtime.device.active import vendor_stack
 from runtime.families.vendor import dispose_model
 from runtime.simulator.build import build_artifact
 from tests.simulator.checkpoints import unsettle

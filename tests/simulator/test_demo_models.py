@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runtime.catalog.entries import DEMO_CHAT, DEMO_SPEECH_NPU
-from runtime.devices import vendor_stack
+from runtime.device.active import vendor_stack
 from runtime.families.vendor import dispose_model, new_slot_cache
 from tests.simulator.checkpoints import greedy
 

@@ -62,7 +62,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Speculation]:
 @pytest.fixture
 def load() -> Any:
     """As the text models', but each of the three networks is disposed of."""
-    from runtime.devices import vendor_stack
+    from runtime.device.active import vendor_stack
     from runtime.families.vendor import dispose_model
 
     vendor_stack()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.devices import vendor_stack
+from runtime.device.active import vendor_stack
 from runtime.errors import ModelDamagedError, ModelUnsupportedError
 from runtime.families.vendor import dispose_model
 from runtime.simulator import artifact

@@ -14,7 +14,7 @@ from runtime.catalog.entries import DEMO_CHAT
 from runtime.errors import SettingError
 from runtime.families import load_model
 from runtime.families.base import FamilyModel, PromptChunk
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import TextPart, Turn
 from runtime.simulator import quantised
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from runtime.devices import activate, vendor_stack
+from runtime.device.active import activate, vendor_stack
 from runtime.errors import SettingError
 from runtime.families import mrope
 from runtime.simulator import artifact

@@ -11,7 +11,7 @@ import pytest
 import qbruntime
 import torch
 
-from runtime.devices import vendor_stack
+from runtime.device.active import vendor_stack
 from runtime.errors import ModelUnsupportedError
 from runtime.families.vendor import dispose_model
 from runtime.simulator.build import build_artifact

@@ -122,7 +122,7 @@ class ScriptedHost:
 
 
 class ScriptedBridge(QObject):
-    """Stands where `runtime.thread.RuntimeBridge` does."""
+    """Stands where `runtime.lanes.thread.RuntimeBridge` does."""
 
     events_waiting = Signal()
 

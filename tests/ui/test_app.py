@@ -18,7 +18,7 @@ from mblt_desktop.paths import Paths
 from mblt_desktop.theme import DARK, current_theme
 from runtime.config import KvOptions
 from runtime.errors import CorruptStoreError
-from runtime.settings import ENGINE_KEYS
+from runtime.settings.table import ENGINE_KEYS
 from tests.test_boundaries import HEAVY
 
 

@@ -11,7 +11,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.image.models import ImageModels
 from mblt_desktop.microphone.speech_models import SpeechModels
 from mblt_desktop.models.state import ModelsState
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import CatalogRow, LoadModel, LoadSpeech, ModelKind, ModelsListed
 from tests.ui.conftest import Post, ScriptedBridge
 

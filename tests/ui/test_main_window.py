@@ -29,10 +29,10 @@ from mblt_desktop.devices.monitor import DeviceMonitor
 from mblt_desktop.main_window import GEOMETRY, SMALLEST, MainWindow, place_on
 from mblt_desktop.rail import PLACES
 from mblt_desktop.widgets import ErrorBanner
-from runtime.device_readings import Readings
-from runtime.devices import ActiveDevice
+from runtime.device.active import ActiveDevice
+from runtime.device.readings import Readings
 from runtime.errors import ErrorInfo
-from runtime.layout import EffectiveLayout
+from runtime.layout.request import EffectiveLayout
 from runtime.messages import (
     CatalogRow,
     ModelFailed,

@@ -20,7 +20,7 @@ from runtime.audio.capture import PortAudioInputs, Take
 from runtime.audio.microphone_service import MicrophoneService
 from runtime.config import RuntimeConfig
 from runtime.errors import MicrophoneError
-from runtime.lane import CancelMarks, Lane
+from runtime.lanes.lane import CancelMarks, Lane
 from runtime.messages import (
     Event,
     Failed,

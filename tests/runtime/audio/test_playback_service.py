@@ -12,7 +12,7 @@ import pytest
 from runtime.audio.playback_service import PlaybackService
 from runtime.config import RuntimeConfig
 from runtime.errors import MicrophoneError
-from runtime.lane import CancelMarks, Lane
+from runtime.lanes.lane import CancelMarks, Lane
 from runtime.messages import (
     AudioOutlined,
     Event,

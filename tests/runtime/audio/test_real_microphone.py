@@ -28,7 +28,7 @@ from pathlib import Path
 from runtime.audio.microphone_service import MicrophoneService
 from runtime.audio.playback_service import PlaybackService
 from runtime.config import RuntimeConfig
-from runtime.lane import CancelMarks, Lane
+from runtime.lanes.lane import CancelMarks, Lane
 from runtime.messages import *
 
 what, source, target = sys.argv[1:4]

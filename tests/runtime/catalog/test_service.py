@@ -15,7 +15,7 @@ from runtime.catalog import service as module
 from runtime.catalog.service import LibraryService
 from runtime.config import RuntimeConfig
 from runtime.errors import NetworkError
-from runtime.lane import CancelMarks, Lane
+from runtime.lanes.lane import CancelMarks, Lane
 from runtime.messages import (
     Cancelled,
     Event,
@@ -35,7 +35,7 @@ EventT = TypeVar("EventT", bound=Event)
 
 
 class LaneUser:
-    """Runs the service in a lane, as `runtime.host` does, and waits for its events."""
+    """Runs the service in a lane, as `runtime.lanes.host` does, and waits for its events."""
 
     def __init__(self, make: Callable[[Callable[[Event], None], CancelMarks], LibraryService]) -> None:
         self.marks = CancelMarks()

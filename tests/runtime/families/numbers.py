@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from runtime.answering.engine import Engine
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
-from runtime.devices import activate, vendor_stack
-from runtime.engine import Engine
+from runtime.device.active import activate, vendor_stack
 from runtime.families.base import Prompt
 from runtime.families.causal_lm import CausalLm
 from runtime.families.model_info import model_info
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Failed,
@@ -27,7 +27,7 @@ from runtime.messages import (
     Turn,
     UnloadModel,
 )
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 
 K = 4
 COUNT = 10

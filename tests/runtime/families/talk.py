@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runtime.answering.engine import Engine
 from runtime.config import RuntimeConfig
-from runtime.engine import Engine
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Failed,
@@ -25,7 +25,7 @@ from runtime.messages import (
     Turn,
 )
 from runtime.messages.chat import Priority
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 
 WORDS = 131
 TEMPLATE = (

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runtime.images import load_for_model
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import ImagePart, TextPart, Turn
 from runtime.simulator.build import build_artifact
 from tests.runtime.conftest import Networks

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.config import KvOptions
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Finished, LoadModel, ModelUnloaded
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.numbers import COUNT, K, Lane
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model

@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import Failed, Finished, Generate, ImagePart, TextDelta, TextPart, Turn
 from runtime.messages.chat import Priority
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.runtime.conftest import Networks
 from tests.runtime.families.talk import WORDS, Talk, save_tokenizer

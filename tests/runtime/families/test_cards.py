@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.devices import activate
+from runtime.device.active import activate
 from runtime.simulator.build import build_artifact
 from runtime.simulator.device import BOARDS, Fleet, NativeAccelerator
 from tests.runtime.families.numbers import K, Lane

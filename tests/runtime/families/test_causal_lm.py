@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from runtime.answering.engine import Engine
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
-from runtime.engine import Engine
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Failed,
@@ -30,7 +30,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from tests.conftest import Checkpoints
 
 TOKENS = 24

@@ -15,11 +15,11 @@ import pytest
 
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
-from runtime.devices import activate
+from runtime.device.active import activate
 from runtime.errors import MbltError, ModelDamagedError, ModelError, RequestError
 from runtime.families import load_model
 from runtime.families.base import FamilyModel
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import LoadSpeech, TextPart, Turn
 from runtime.simulator.build import build_artifact
 from runtime.speech.engine import load_engine

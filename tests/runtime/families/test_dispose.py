@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from runtime import simulator
-from runtime.building import building
 from runtime.config import RuntimeConfig
-from runtime.device_call import NotWantedError
-from runtime.devices import activate, vendor_stack
+from runtime.device.active import activate, vendor_stack
 from runtime.errors import DeviceMemoryError, MbltError, ModelError
 from runtime.families import load_model
 from runtime.families.opening import Opening
-from runtime.layout import LayoutRequest
+from runtime.lanes.building import building
+from runtime.lanes.device_call import NotWantedError
+from runtime.layout.request import LayoutRequest
 from runtime.messages import LoadSpeech
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from runtime.answering.engine import Engine
 from runtime.catalog.entries import DEMO_CHAT
 from runtime.config import RuntimeConfig
-from runtime.devices import ActiveDevice
-from runtime.engine import Engine
+from runtime.device.active import ActiveDevice
 from runtime.errors import DeviceError, WrongDeviceError
 from runtime.families.faults import sort_fault
 from runtime.families.opening import require_artifact
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Failed,
@@ -27,7 +27,7 @@ from runtime.messages import (
     TextPart,
     Turn,
 )
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.faults import FAULTS, Fault
 
 

@@ -15,7 +15,7 @@ import torch
 from runtime.families.decode_stream import DecodeStream
 from runtime.images import load_for_model
 from runtime.messages import Finished, ImagePart, TextPart, Turn
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
 from tests.runtime.families import test_aya_vision

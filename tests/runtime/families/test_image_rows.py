@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Finished, ModelFailed, Turn
 from runtime.messages.chat import Priority
 from runtime.simulator import artifact as mxq

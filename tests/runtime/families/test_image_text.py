@@ -15,11 +15,11 @@ import pytest
 import torch
 from PIL import Image
 
+from runtime.answering.engine import Engine
 from runtime.config import RuntimeConfig
-from runtime.engine import Engine
 from runtime.images import load_for_model
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Event,
     Failed,
@@ -36,7 +36,7 @@ from runtime.messages import (
     Turn,
 )
 from runtime.messages.chat import Priority
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from runtime.tracing.recorder import RECORDER
 from tests.tiny_qwen2_vl import make_checkpoint

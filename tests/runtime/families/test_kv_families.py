@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from runtime.answering.engine import Engine
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
-from runtime.engine import Engine
 from runtime.families import kv
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, Generate, ImagePart, LoadModel, TextDelta, TextPart, Turn
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
 from tests.runtime.families.talk import save_tokenizer

@@ -14,7 +14,7 @@ import pytest
 
 from runtime.catalog.job import Job
 from runtime.catalog.manifest import Description, write_manifest
-from runtime.kv_store import Record, sealed
+from runtime.kv.store import Record, sealed
 from runtime.messages import ForgetConversation, Reuse
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.kv_talk import QUESTION, SYSTEM, Expected, Talk
@@ -150,7 +150,7 @@ def test_what_the_disk_keeps_is_loaded_if_that_beats_computing(start: Callable[.
 def test_what_was_refused_is_tried_at_the_end_while_there_is_time(
     start: Callable[..., Talk], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr("runtime.kv_keeper.SAVE_SECONDS", seconds)
+    monkeypatch.setattr("runtime.kv.keeper.SAVE_SECONDS", seconds)
     talk = start(keep_on_disk=True)
     with full_disk():
         talk.ask(name, QUESTION)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from runtime import simulator
-from runtime.device_call import NotWantedError
 from runtime.families import load_model
-from runtime.layout import LayoutRequest
+from runtime.lanes.device_call import NotWantedError
+from runtime.layout.request import LayoutRequest
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
 from tests.runtime.families.talk import save_tokenizer

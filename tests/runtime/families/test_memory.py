@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import DeviceMemoryError
 from runtime.families.memory import remedy, smaller_advised
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.layout.request import LayoutRequest, PartLayout
 
 
 def parts(**layouts: LayoutRequest) -> LayoutRequest:

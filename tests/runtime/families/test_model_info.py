@@ -9,8 +9,8 @@ import pytest
 
 from runtime.catalog.manifest import MANIFEST
 from runtime.families.model_info import sampling_defaults, title_of
-from runtime.sampling import resolve
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
+from runtime.sampling.sampler import resolve
 
 
 @pytest.mark.parametrize(

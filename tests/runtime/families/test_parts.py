@@ -9,8 +9,8 @@ import pytest
 from runtime.config import RuntimeConfig
 from runtime.errors import LayoutError
 from runtime.families import load_model
-from runtime.layout import LayoutRequest, PartLayout
-from runtime.layout_outcome import say_effective, say_request
+from runtime.layout.outcome import say_effective, say_request
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import LoadSpeech
 from runtime.simulator.build import build_artifact
 from runtime.speech.engine import load_engine

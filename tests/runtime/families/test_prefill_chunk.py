@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from runtime.answering.engine import Engine
 from runtime.config import RuntimeConfig
-from runtime.engine import Engine
 from runtime.families.prefill_chunk import resolve_chunk
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import Event, LoadModel, ModelLoaded
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.talk import save_tokenizer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.messages import Generate, PrefillProgress, TextPart, Turn
-from runtime.sampling_params import SamplingRequest
+from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.numbers import K, Lane
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model

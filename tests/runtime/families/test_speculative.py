@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Finished, PrefillProgress, TextDelta
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault

@@ -15,7 +15,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from runtime.families import load_model
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 
 stages = []
 

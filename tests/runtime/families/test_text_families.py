@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runtime import simulator
-from runtime.devices import activate
-from runtime.layout import LayoutRequest
+from runtime.device.active import activate
+from runtime.layout.request import LayoutRequest
 from runtime.messages import ModelFailed, ModelUnloaded, UnloadModel
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault

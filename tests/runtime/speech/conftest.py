@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runtime.config import RuntimeConfig
-from runtime.lane import CancelMarks, Lane
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks, Lane
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Cancelled,
     Event,

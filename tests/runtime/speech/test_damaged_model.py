@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ModelDamagedError
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import LoadSpeech
 from runtime.speech.faster_whisper import load_faster_whisper
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Cancelled, LoadSpeech, Queued, SegmentReady, Transcribe, Transcribed
 from runtime.messages.chat import Priority
 from tests.runtime.audio.media import RATE, SAMPLE, SPOKEN, clip, write_wav

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import Failed, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
@@ -52,7 +52,7 @@ def make_processor() -> Any:
 
 @pytest.fixture(scope="module")
 def folder(reference: Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from runtime.devices import activate, vendor_stack
+    from runtime.device.active import activate, vendor_stack
 
     activate("simulated")
     vendor_stack()

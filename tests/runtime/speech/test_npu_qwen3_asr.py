@@ -15,7 +15,7 @@ import torch
 from runtime import simulator
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
-from runtime.layout import LayoutRequest, PartLayout
+from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import Failed, LoadSpeech, ModelFailed, ModelLoaded, Transcribed
 from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech import npu_qwen3_asr

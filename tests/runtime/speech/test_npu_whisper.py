@@ -15,7 +15,7 @@ import torch
 from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Window, Windower
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Cancelled,
     Event,

@@ -11,8 +11,8 @@ import pytest
 from runtime.audio.windows import Window
 from runtime.config import RuntimeConfig
 from runtime.errors import DeviceLostError
-from runtime.lane import CancelMarks
-from runtime.layout import LayoutRequest
+from runtime.lanes.lane import CancelMarks
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Cancelled,
     Command,

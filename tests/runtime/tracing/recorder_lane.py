@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from runtime.config import RuntimeConfig
-from runtime.lane import CancelMarks
+from runtime.lanes.lane import CancelMarks
 from runtime.messages import Event, StartRecording, StopRecording
 from runtime.tracing.recorder import RECORDER
 from runtime.tracing.service import RecorderService

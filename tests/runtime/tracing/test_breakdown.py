@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime import simulator
-from runtime.devices import activate
+from runtime.device.active import activate
 from runtime.messages import RecordingFinished
 from runtime.simulator.build import build_artifact
 from runtime.simulator.device import BOARDS, Fleet, NativeAccelerator

@@ -19,7 +19,7 @@ KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 from runtime.config import RuntimeConfig
-from runtime.lane import CancelMarks
+from runtime.lanes.lane import CancelMarks
 from runtime.messages import StartRecording
 from runtime.tracing.recorder import RECORDER
 from runtime.tracing.service import RecorderService

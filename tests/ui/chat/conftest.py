@@ -10,7 +10,7 @@ from PySide6.QtCore import QUrl
 from mblt_desktop.chat.pane import ChatPane
 from mblt_desktop.chat.view import SCHEME
 from mblt_desktop.context import AppContext
-from runtime.layout import EffectiveLayout
+from runtime.layout.request import EffectiveLayout
 from runtime.messages import (
     CatalogRow,
     Finished,

@@ -17,10 +17,10 @@ from mblt_desktop.store.records import Attachment, Message
 from mblt_desktop.store.store import Store
 from mblt_desktop.theme import theme_manager
 from runtime.config import RuntimeConfig
-from runtime.layout import LayoutRequest
+from runtime.lanes.thread import RuntimeBridge
+from runtime.layout.request import LayoutRequest
 from runtime.messages import LoadModel
 from runtime.simulator.build import build_artifact
-from runtime.thread import RuntimeBridge
 from tests.simulator.pictures import noise
 from tests.tiny_qwen2_vl import make_checkpoint
 

@@ -19,7 +19,7 @@ from runtime.messages import (
     Reuse,
     Speculation,
 )
-from runtime.sampling_params import UsedValue
+from runtime.sampling.params import UsedValue
 from tests.ui.chat.conftest import finished, info
 
 USED = (

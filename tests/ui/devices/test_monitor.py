@@ -11,11 +11,12 @@ from pytestqt.qtbot import QtBot
 
 from mblt_desktop.devices import monitor as module
 from mblt_desktop.devices.monitor import DeviceMonitor, say_readings
-from runtime import device_readings, devices
-from runtime.device_readings import Readings
-from runtime.devices import ActiveDevice
+from runtime.device import active as devices
+from runtime.device import readings as device_readings
+from runtime.device.active import ActiveDevice
+from runtime.device.readings import Readings
 from runtime.errors import ErrorInfo
-from runtime.layout import LayoutRequest, NormalisedLayout
+from runtime.layout.request import LayoutRequest, NormalisedLayout
 
 
 @pytest.fixture

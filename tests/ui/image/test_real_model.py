@@ -21,10 +21,10 @@ from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.store.store import Store
 from mblt_desktop.theme import theme_manager
 from runtime.config import RuntimeConfig
-from runtime.layout import LayoutRequest
+from runtime.lanes.thread import RuntimeBridge
+from runtime.layout.request import LayoutRequest
 from runtime.messages import LoadModel
 from runtime.simulator.build import build_artifact
-from runtime.thread import RuntimeBridge
 from tests.tiny_qwen2_vl import make_checkpoint
 from tests.ui.image.conftest import drop_on
 

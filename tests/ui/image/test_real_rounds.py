@@ -19,10 +19,10 @@ from mblt_desktop.store.records import ImageRecord
 from mblt_desktop.store.store import Store
 from mblt_desktop.theme import theme_manager
 from runtime.config import RuntimeConfig
-from runtime.layout import LayoutRequest
+from runtime.lanes.thread import RuntimeBridge
+from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, LoadModel, ModelInfo, Queued, TextDelta
 from runtime.simulator.build import build_artifact
-from runtime.thread import RuntimeBridge
 from tests.runtime.families.test_image_again import CONTEXT, Model, make_model, saved, user
 
 QUESTION, NOW = "What is it?", "And this, now?"

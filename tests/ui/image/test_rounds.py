@@ -14,7 +14,7 @@ from mblt_desktop.image.rounds import SAME_FAILURES, Item, Rounds
 from mblt_desktop.store.records import ImageAnswer, ImageRecord, Result
 from mblt_desktop.store.store import Store
 from runtime.errors import DeviceLostError, ErrorInfo, ImageError
-from runtime.layout import EffectiveLayout
+from runtime.layout.request import EffectiveLayout
 from runtime.messages import (
     Failed,
     Finished,

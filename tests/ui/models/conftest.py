@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from mblt_desktop.context import AppContext
 from mblt_desktop.models.pane import ModelsPane
 from runtime.errors import ErrorInfo
-from runtime.layout import EffectiveLayout
+from runtime.layout.request import EffectiveLayout
 from runtime.messages import CatalogRow, ModelInfo, ModelsListed
 from tests.ui.conftest import Post, ScriptedBridge
 

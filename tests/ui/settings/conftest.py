@@ -12,7 +12,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.settings.pane import SettingsPane
 from mblt_desktop.settings.storage_page import StoragePage
 from runtime.errors import ErrorInfo
-from runtime.layout import EffectiveLayout
+from runtime.layout.request import EffectiveLayout
 from runtime.messages import ModelInfo
 
 

@@ -20,7 +20,7 @@ from mblt_desktop.settings.editors import (
 from mblt_desktop.settings.number_editors import IntegerEditor, NumberEditor
 from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.settings.row import SettingRow
-from runtime.settings import SETTINGS
+from runtime.settings.table import SETTINGS
 
 
 def editor(key: str, qtbot: QtBot) -> tuple[Editor, list[object], list[str]]:

@@ -22,7 +22,7 @@ from mblt_desktop.settings.sampling_page import SamplingPage
 from mblt_desktop.settings.storage_page import StoragePage
 from runtime.config import RuntimeConfig
 from runtime.errors import ErrorInfo
-from runtime.layout import LayoutRequest
+from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     ListMicrophones,
     LoadModel,
@@ -34,7 +34,7 @@ from runtime.messages import (
     ModelLoading,
     ModelUnloaded,
 )
-from runtime.settings import SETTINGS
+from runtime.settings.table import SETTINGS
 from tests.ui.conftest import ScriptedBridge
 from tests.ui.settings.conftest import Remembered
 

@@ -15,10 +15,10 @@ from mblt_desktop.settings.layout_page import LayoutPage
 from mblt_desktop.settings.pane import SettingsPane
 from mblt_desktop.settings.parts_card import PartsCard
 from mblt_desktop.settings.preferences import Preferences
-from runtime import devices
+from runtime.device import active as devices
 from runtime.errors import ErrorInfo
-from runtime.layout import EffectiveLayout, EffectivePart, LayoutRequest, PartLayout
-from runtime.layout_settings import layout_request
+from runtime.layout.from_settings import layout_request
+from runtime.layout.request import EffectiveLayout, EffectivePart, LayoutRequest, PartLayout
 from runtime.messages import (
     CatalogRow,
     ListModels,

@@ -1,0 +1,19 @@
+"""A model on the device with what belongs to it; the three live and die together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.answering.steps import Steps
+from runtime.families.base import FamilyModel
+from runtime.kv.keeper import KvKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Made by a load, gone with the unload; used by the engine's thread."""
+
+    model: FamilyModel
+    steps: Steps
+    caches: KvKeeper
+    """The KV of its conversations."""

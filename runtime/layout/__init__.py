@@ -1,0 +1,1 @@
+"""Which cores of which devices a model runs on: asked for, checked, and what came of it."""

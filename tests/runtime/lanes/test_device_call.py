@@ -1,0 +1,37 @@
+"""What a lane's thread is in a call for: it ends with the call, and an unwanted load ends at a stage."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.lanes.device_call import DeviceCall, NotWantedError, Waiting
+from runtime.messages import Event, ModelLoading
+
+
+def test_a_call_that_fails_is_over_too() -> None:
+    call, seen = DeviceCall(), list[Waiting | None]()
+
+    def fail() -> None:
+        with call.made_for("a", "b"):
+            seen.append(call.current)
+            raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        fail()
+    assert [one and one.request_ids for one in seen] == [("a", "b")]
+    assert call.current is None
+
+
+def test_a_load_that_nobody_wants_ends_at_its_next_stage_and_says_no_more() -> None:
+    call, posted = DeviceCall(), list[Event]()
+
+    def load() -> None:
+        with call.loading("m", posted.append) as progress:
+            progress("Reading", 0.5)
+            call.wanted = False
+            progress("Starting", 0.6)
+
+    with pytest.raises(NotWantedError):
+        load()
+    assert posted == [ModelLoading("m", "Reading", 0.5)]
+    assert call.current is None
