@@ -208,7 +208,9 @@ def test_what_the_window_imports_brings_no_worker_with_it():
     assert sorted(name for name in loaded if under(name, WORKERS)) == []
 
 
-@pytest.mark.parametrize("name", ["scheduler", "prefix_cache", "kv_costs", "kv_store", "reuse", "kv_cache"])
+@pytest.mark.parametrize(
+    "name", ["answering.scheduler", "kv.prefix_cache", "kv.costs", "kv.store", "kv.reuse", "kv.cache"]
+)
 def test_what_decides_about_requests_and_kv_is_pure_python(name: str):
     """A process of its own has imported nothing before."""
     code = f"import runtime.{name}, sys; print(sorted({{'torch', 'numpy', 'PySide6'}} & set(sys.modules)))"
