@@ -243,7 +243,7 @@ class Host:
 
     def _patience(self, lane: Lane, seconds: float) -> float:
         if lane.abandoned:
-            return 0.0
+            return _A_MOMENT if lane.ended.is_set() else 0.0  # its thread returns at once, or perhaps never
         hopeless = lane.gate.is_shut or self._watchdog.is_overdue(lane)
         return min(seconds, _A_MOMENT) if hopeless else seconds
 
