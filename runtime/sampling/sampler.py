@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 _FLOORS = (1e-2, 1e-4, 1e-6, 0.0)
 """Shares of the heaviest weight, the last of which leaves nothing out."""
 
+_NUCLEUS_FLOORS = (1e-4, 1e-6, 0.0)
+"""The same for the nucleus: a sharp distribution has few weights above the highest of these, too."""
+
 _BLOCK = 256
 
 GREEDY_BELOW = 1e-5
@@ -280,17 +283,20 @@ def _nucleus(weights: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
     be part of it.
     """
     goal = top_p * float(weights.sum())  # NumPy adds in pairs: float32 is exact enough
-    for floor in _FLOORS:
+    for floor in _NUCLEUS_FLOORS:
         positions = np.flatnonzero(weights >= np.float32(floor))
-        cumulative = np.cumsum(np.sort(weights[positions])[::-1], dtype=np.float64)
-        if cumulative[-1] >= goal:
+        head = weights[positions]
+        if float(head.sum(dtype=np.float64)) >= goal:
             break
-    count = min(int(np.searchsorted(cumulative, goal)) + 1, positions.size)
-    head = weights[positions]
-    edge = np.partition(head, head.size - count)[head.size - count]
-    above = np.flatnonzero(head > edge)
-    equal = np.flatnonzero(head == edge)[: count - above.size]
-    return positions[np.concatenate((above, equal))]
+    ranked = np.sort(head)[::-1]
+    cumulative = np.cumsum(ranked, dtype=np.float64)
+    count = min(int(np.searchsorted(cumulative, goal)) + 1, ranked.size)
+    edge = ranked[count - 1]
+    kept = np.flatnonzero(head >= edge)
+    if kept.size > count:  # of those that weigh as much as the last one, the first ones stay
+        equal = np.flatnonzero(head[kept] == edge)
+        kept = np.delete(kept, equal[count - kept.size :])
+    return positions[kept]
 
 
 def _pick(weights: NDArray[np.float32], share: float) -> int:
