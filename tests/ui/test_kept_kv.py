@@ -66,13 +66,16 @@ def start(
     (paths.data / "models").symlink_to(demo_models)
     _talk_until_killed()
     running: list[Application] = []
+    ended: list[Application] = []
+    """Kept to the end: a process of its own ends with its window, and Qt does not take well that the collector
+    finds parts of an old one while another runs."""
 
     def stop() -> None:
         while running:
             program = running.pop()
             program.window.close()
             assert program.shut_down()
-            program.deleteLater()
+            ended.append(program)
 
     def begin(meanwhile: Callable[[], object] = lambda: None) -> Application:
         stop()
@@ -88,6 +91,8 @@ def start(
 
     yield begin
     stop()
+    for program in ended:
+        program.deleteLater()
 
 
 def _talk_until_killed() -> None:
