@@ -66,9 +66,8 @@ def start(
     (paths.data / "models").symlink_to(demo_models)
     _talk_until_killed()
     running: list[Application] = []
+    # Kept to the end: Qt takes it ill when the collector finds parts of one window while another runs.
     ended: list[Application] = []
-    """Kept to the end: a process of its own ends with its window, and Qt does not take well that the collector
-    finds parts of an old one while another runs."""
 
     def stop() -> None:
         while running:
