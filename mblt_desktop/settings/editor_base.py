@@ -33,7 +33,10 @@ class Combo(QuietWheel, QComboBox):
 
 
 class Editor(QWidget):
-    """Base of the editors: `edited` carries a value that the setting takes, `refused` the SettingError."""
+    """Base of the editors: `edited` carries a value that the setting takes, `refused` the SettingError.
+
+    Every editor has its own `buddy` and `show_value`; Qt's metaclass leaves no room for ABC's.
+    """
 
     wide = False
     """Whether it wants the whole width under the setting's name."""

@@ -141,7 +141,7 @@ class Engine:
         caches = KvKeeper(model, self._options.kv, self._config.kv_dir)
         self._loaded = Loaded(model, steps_of(model), caches)
         self._ignored_penalties = IgnoredPenalties()
-        self._scheduler.resize(model.slots, model.cards)
+        self._scheduler.resize(model.slots, model.copies)
         RECORDER.name_thread(f"Chat engine · {model.info.title}")
         self._post(ModelLoaded(model.info))
 

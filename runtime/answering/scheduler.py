@@ -1,11 +1,11 @@
 """Who runs next, and on which KV slot: pure decisions over requests, no model, no clock.
 
 Each slot of the model holds one conversation at a time. A step is one of: put a waiting request on a slot,
-compute one chunk of a prompt on each card, or decode one token for every request that is past its prompt.
-Chunks and decode steps take turns, so an answer goes on flowing while another prompt is read. Interactive
-requests come before background ones and take a slot from them when none is free; every so often a background
-request gets its turn all the same. Conversations are served in turn: a second request of one waits for the
-first requests of all.
+compute a chunk of one prompt on each copy of the model, or decode one token for every request that is past
+its prompt. Chunks and decode steps take turns, so an answer goes on flowing while another prompt is read.
+Interactive requests come before background ones and take a slot from them when none is free; every so often a
+background request gets its turn all the same. Conversations are served in turn: a second request of one waits
+for the first requests of all.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Compute the chunks, each on a card of its own, in one call."""
+    """Compute the chunks, each on another copy of the model, in one call."""
 
     chunks: tuple[Chunk, ...]
 
@@ -79,7 +79,7 @@ Plan: TypeAlias = Admit | Prefill | Decode
 class Scheduler:
     """The queue, and the requests that hold slots."""
 
-    def __init__(self, slots: int = 1, cards: int = 1) -> None:
+    def __init__(self, slots: int = 1, copies: int = 1) -> None:
         self._waiting: list[Request] = []
         self._active: dict[int, Request] = {}
         self._turn = 0.0
@@ -95,13 +95,13 @@ class Scheduler:
         """What it has left of its quantum."""
         self._decoded_last = True
         self._told: dict[str, Queued] = {}
-        self.resize(slots, cards)
+        self.resize(slots, copies)
 
-    def resize(self, slots: int, cards: int = 1) -> None:
-        """Another model with that many slots, dealt to the cards in turn; nothing may be active."""
+    def resize(self, slots: int, copies: int = 1) -> None:
+        """Another model with that many slots, dealt to its copies in turn; nothing may be active."""
         assert not self._active
         self._slots = slots
-        self._cards = cards
+        self._copies = copies
         self._count = 0
         """Admissions and chunks, to tell what was longer ago."""
         self._last_use = dict.fromkeys(range(slots), 0)
@@ -250,20 +250,20 @@ class Scheduler:
     # -- steps --------------------------------------------------------------------------------------
 
     def _prefill(self, reading: dict[int, Request], prefill_chunk: int) -> Prefill:
-        """The next chunk of the prompt whose turn it is, and one on each card that were idle meanwhile."""
+        """The next chunk of the prompt whose turn it is, and one on each copy that would be idle."""
         slots = [self._reader(reading)]
-        for card in range(self._cards):
-            if card != slots[0] % self._cards:
-                slots += self._first_on(card, reading)
+        for copy in range(self._copies):
+            if copy != slots[0] % self._copies:
+                slots += self._first_on(copy, reading)
         self._count += 1
         self._last_chunk.update(dict.fromkeys(slots, self._count))
         chunks = tuple(_chunk(reading[slot], prefill_chunk) for slot in slots)
         self._spend(QUANTUM, *(chunk.request for chunk in chunks))
         return Prefill(chunks)
 
-    def _first_on(self, card: int, reading: dict[int, Request]) -> list[int]:
+    def _first_on(self, copy: int, reading: dict[int, Request]) -> list[int]:
         """The slot to read on there, if any: interactive prompts first, else in turn."""
-        slots = [slot for slot in reading if slot % self._cards == card]
+        slots = [slot for slot in reading if slot % self._copies == copy]
         return sorted(slots, key=lambda slot: (reading[slot].background, self._last_chunk[slot]))[:1]
 
     def _reader(self, reading: dict[int, Request]) -> int:

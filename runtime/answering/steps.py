@@ -25,7 +25,8 @@ class Steps(Protocol):
         """The values as they take effect; raises SettingError for one that the model cannot follow."""
 
     def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
-        """Compute one chunk on each of some cards, in one call; what is drawn counts where a prompt ends."""
+        """Compute one chunk on each of some copies of the model, in one call; what is drawn counts where a
+        prompt ends."""
 
     def decode(self, requests: Sequence[Request]) -> Sequence[Drawn]:
         """Go on with every request, in one call."""

@@ -12,44 +12,29 @@ from typing import Any
 
 from runtime.config import DeviceChoice
 from runtime.families.base import Logits, Progress, Prompt, PromptChunk
-from runtime.families.causal_lm import CausalLm
-from runtime.families.faults import device_faults, from_template
+from runtime.families.faults import device_faults
 from runtime.families.model_info import eos_ids, model_info
 from runtime.families.opening import Opening, image_kwargs
-from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictures
-from runtime.families.user_text import as_data
-from runtime.families.vendor import dispose_model
+from runtime.families.picture_lm import PictureLm
+from runtime.families.pictures import Seen, encoded, paths_of, with_pictures
 from runtime.images import MODEL_SIDE
 from runtime.layout.request import LayoutRequest
-from runtime.messages import ModelInfo, TextPart, Turn
+from runtime.messages import ModelInfo, Turn
 from runtime.tracing.recorder import RECORDER
 
 
-class AyaVision(CausalLm):
+class AyaVision(PictureLm):
     """A loaded Aya Vision model: its text model, with pictures among the embeddings."""
 
     def __init__(self, model: Any, processor: Any, info: ModelInfo, eos: frozenset[int]) -> None:
-        super().__init__(model.language_model, processor.tokenizer, info, eos)
-        self._whole = model
-        self._processor = processor
-        self._picture_token = int(model.config.image_token_id)
         marks = (processor.image_token, processor.img_patch_token)
-        self._control = tuple({*self._control, *marks})
-        self._album = Album(self._ready)
-
-    def render(self, turns: Sequence[Turn]) -> str:
-        """The conversation as the model's chat template writes it, with the answer's opening."""
-        messages = [{"role": turn.role, "content": self._content(turn)} for turn in turns]
-        return from_template(
-            self.info.title,
-            lambda: self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
-        )
+        super().__init__(model, model.language_model, processor, info, eos, marks)
 
     def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         """The rendered conversation as tokens, with its pictures decoded and cut into tiles."""
         pictures = [self._album.look(path, MODEL_SIDE) for path in paths_of(turns)]
         pieces = encoded(self._tokenizer, text.split(self._processor.image_token))
-        return with_pictures(self.info.title, pieces, pictures, self._picture_token)
+        return with_pictures(self.info.title, pieces, pictures, self._image_token)
 
     def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
         """Compute the one chunk of a prompt; the logits after it, (vocab,)."""
@@ -73,18 +58,6 @@ class AyaVision(CausalLm):
                 **options,
             )
             return [output.logits.reshape(-1).numpy()]
-
-    def dispose(self) -> None:
-        """Give the device memory back; caches of this model are lost."""
-        dispose_model(self._whole)
-
-    def _content(self, turn: Turn) -> list[dict[str, str]]:
-        return [
-            {"type": "text", "text": as_data(part.text, self._control)}
-            if isinstance(part, TextPart)
-            else {"type": "image"}
-            for part in turn.parts
-        ]
 
     def _ready(self, picture: Any) -> Seen:
         """A decoded picture as the processor makes it."""

@@ -75,8 +75,9 @@ class FamilyModel(Protocol):
     eos_ids: frozenset[int]
     slots: int
     """Conversations that can be on the device at once."""
-    cards: int
-    """Prompts that can be read in one call; the slots are dealt to so many cards in turn."""
+    copies: int
+    """Of the model, on cards or cores of their own, that each read a prompt in the same call; the slots are
+    dealt to them in turn."""
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening."""
@@ -100,7 +101,7 @@ class FamilyModel(Protocol):
         """The longest prefix of at most `length` positions that a continued prefill may start after."""
 
     def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
-        """Compute one chunk on each of some cards, in one call; the logits after each, (vocab,)."""
+        """Compute one chunk on each of some copies of the model, in one call; the logits after each."""
 
     def decode(self, token_ids: Sequence[int], caches: Sequence[KvCache]) -> list[Logits]:
         """Compute one more position for each conversation, in one call; their logits, each (vocab,)."""

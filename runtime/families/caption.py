@@ -40,7 +40,7 @@ class Caption:
         self.info = info
         self.vocab_size = int(model.config.text_config.vocab_size)
         self.eos_ids = frozenset({int(model.config.text_config.sep_token_id)})
-        self.slots = self.cards = 1
+        self.slots = self.copies = 1
 
     def render(self, turns: Sequence[Turn]) -> str:
         """How the caption begins: the last turn's text, or nothing."""

@@ -31,7 +31,7 @@ class CausalLm:
         self.eos_ids = eos_ids
         self._slots = self._find_slots()
         self.slots = len(self._slots)
-        self.cards = self._find_cards()
+        self.copies = self._find_copies()
 
     def render(self, turns: Sequence[Turn]) -> str:
         """The conversation as the model's chat template writes it, with the answer's opening.
@@ -81,7 +81,7 @@ class CausalLm:
         return length
 
     def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
-        """Compute one chunk on each of some cards, in one call; the logits after each, (vocab,)."""
+        """Compute one chunk on each of some copies of the model, in one call; the logits after each."""
         rows = [chunk.prompt.token_ids[chunk.start : chunk.end] for chunk in chunks]
         return self._forward(rows, [chunk.cache for chunk in chunks])
 
@@ -103,7 +103,7 @@ class CausalLm:
             return [(0, 0)]  # told to hold one conversation, the vendor's class uses the first slot only
         return slots_of(len(backend.mxq_models), int(backend.k_per_model))
 
-    def _find_cards(self) -> int:
+    def _find_copies(self) -> int:
         return len({model for model, _ in self._slots})
 
     def _forward(self, rows: Sequence[list[int]], caches: Sequence[KvCache]) -> list[Logits]:

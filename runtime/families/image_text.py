@@ -20,45 +20,31 @@ from runtime.config import DeviceChoice
 from runtime.errors import ImageError, LayoutError, ModelIncompleteError, RequestError
 from runtime.families import mrope, read_config
 from runtime.families.base import Logits, Progress, Prompt, PromptChunk
-from runtime.families.causal_lm import CausalLm
-from runtime.families.faults import device_faults, from_template
+from runtime.families.faults import device_faults
 from runtime.families.image_rows import require_rows, rows_refused
 from runtime.families.model_info import eos_ids, model_info, title_of
 from runtime.families.opening import Opening, image_kwargs
-from runtime.families.pictures import Album, Seen, encoded, paths_of, with_pictures
-from runtime.families.user_text import as_data
+from runtime.families.picture_lm import PictureLm
+from runtime.families.pictures import Seen, encoded, paths_of, with_pictures
 from runtime.families.vendor import dispose_model
 from runtime.images import MODEL_SIDE
 from runtime.kv.cache import KvCache
 from runtime.layout.request import LayoutRequest
-from runtime.messages import ModelInfo, TextPart, Turn
+from runtime.messages import ModelInfo, Turn
 from runtime.tracing.recorder import RECORDER
 
 LONGEST_ASPECT = 200
 """The processor's own limit of long side to short side."""
 
 
-class ImageText(CausalLm):
+class ImageText(PictureLm):
     """A loaded image model: its text model, with pictures among the embeddings, positions on three axes."""
 
     def __init__(self, model: Any, processor: Any, info: ModelInfo, eos: frozenset[int]) -> None:
-        super().__init__(model.model.language_model, processor.tokenizer, info, eos)
-        self._whole = model
-        self._processor = processor
+        marks = (processor.image_token, processor.video_token)
+        super().__init__(model, model.model.language_model, processor, info, eos, marks)
         self.dynamic = bool(model.config.dynamic_vision)
         """Whether any number and size of pictures is taken."""
-        self._image_token = int(model.config.image_token_id)
-        pictures = (processor.image_token, processor.video_token)
-        self._control = tuple({*self._control, *pictures})
-        self._album = Album(self._ready)
-
-    def render(self, turns: Sequence[Turn]) -> str:
-        """The conversation as the model's chat template writes it, with the answer's opening."""
-        messages = [{"role": turn.role, "content": self._content(turn)} for turn in turns]
-        return from_template(
-            self.info.title,
-            lambda: self._processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
-        )
 
     def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
         """The rendered conversation as tokens, with its pictures decoded and cut into patches."""
@@ -105,10 +91,6 @@ class ImageText(CausalLm):
             positions = torch.tensor(next_ones).reshape(1, -1, 1).expand(3, -1, 1)
             return self._see(embeds, positions, caches)
 
-    def dispose(self) -> None:
-        """Give the device memory back; caches of this model are lost."""
-        dispose_model(self._whole)
-
     # -- pictures -----------------------------------------------------------------------------
 
     def _pictures(self, paths: list[str], sharing: int) -> list[Seen]:
@@ -147,15 +129,6 @@ class ImageText(CausalLm):
         unit = int(vision.patch_size) * int(vision.spatial_merge_size)
         tokens = max(1, self.info.context_length // 2 // max(1, sharing))
         return min(MODEL_SIDE, isqrt(tokens) * unit)
-
-    def _content(self, turn: Turn) -> list[dict[str, str]]:
-        content = []
-        for part in turn.parts:
-            if isinstance(part, TextPart):
-                content.append({"type": "text", "text": as_data(part.text, self._control)})
-            else:
-                content.append({"type": "image"})
-        return content
 
     def _positions(self, ids: list[int], pictures: Sequence[Seen]) -> Any:
         """The reference's positions of the whole prompt, shape (3, 1, tokens)."""

@@ -24,7 +24,7 @@ class Device:
     """What the engine and a model would do with the plans, in numbers of tokens only."""
 
     slots: int
-    cards: int = 1
+    copies: int = 1
     prompts: dict[str, int] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     scheduler: Scheduler = field(init=False)
@@ -36,7 +36,7 @@ class Device:
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.slots, self.cards)
+        self.scheduler = Scheduler(self.slots, self.copies)
 
     def add(self, new: Request, prompt: int = 6, answer: int = 3) -> Request:
         self.prompts[new.id], self.answers[new.id] = prompt, answer
@@ -90,7 +90,7 @@ class Device:
 
     def _prefill(self, plan: Prefill) -> None:
         slots = self._holds_slots(*plan.requests)
-        assert len({slot % self.cards for slot in slots}) == len(slots), "one chunk a card"
+        assert len({slot % self.copies for slot in slots}) == len(slots), "one chunk a copy"
         self.log.append("prefill " + " ".join(other.id for other in plan.requests))
         for chunk in plan.chunks:
             running: Any = chunk.request.running

@@ -71,7 +71,7 @@ class ScriptedModel:
     disposed: bool = False
     eos_ids: frozenset[int] = frozenset({EOS})
     slots: int = 1
-    cards: int = 1
+    copies: int = 1
     defaults: dict[str, float | int] = field(default_factory=lambda: {"temperature": 0.0})
 
     @property
@@ -112,7 +112,7 @@ class ScriptedModel:
 
     def prefill(self, chunks: Sequence[PromptChunk]) -> list[Logits]:
         caches = cast("list[ScriptedCache]", [chunk.cache for chunk in chunks])
-        assert len({cache.slot % self.cards for cache in caches}) == len(caches)
+        assert len({cache.slot % self.copies for cache in caches}) == len(caches)
         assert all(cache.length == chunk.start for cache, chunk in zip(caches, chunks, strict=True))
         self.calls.append(("prefill", sum(chunk.end - chunk.start for chunk in chunks)))
         self.on_step(len(self.calls))

@@ -82,7 +82,7 @@ def test_of_answers_computed_together_only_the_one_at_fault_fails(
 
 
 def test_of_prompts_read_together_only_the_one_at_fault_fails(tmp_path: Path) -> None:
-    model = Picky(slots=2, cards=2)
+    model = Picky(slots=2, copies=2)
     model.bad[1] = REFUSED
     bench = Bench(model, tmp_path)
     ask(bench, "good", "abcdefgh")

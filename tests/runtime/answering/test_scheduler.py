@@ -20,9 +20,9 @@ WORK = st.lists(
 
 @given(st.integers(1, 4), st.integers(1, 3), WORK)
 def test_everything_that_is_asked_is_answered(
-    slots: int, cards: int, work: list[tuple[str, bool, int, int, int]]
+    slots: int, copies: int, work: list[tuple[str, bool, int, int, int]]
 ) -> None:
-    device = Device(slots, min(slots, cards))
+    device = Device(slots, min(slots, copies))
     for index, (conversation, background, prompt, answer, steps) in enumerate(work):
         device.add(request(f"r{index}", conversation, background=background), prompt, answer)
         for _ in range(steps):
@@ -33,9 +33,9 @@ def test_everything_that_is_asked_is_answered(
 
 @given(st.integers(1, 3), st.integers(1, 3), WORK, st.data())
 def test_cancelled_work_never_runs(
-    slots: int, cards: int, work: list[tuple[str, bool, int, int, int]], data: st.DataObject
+    slots: int, copies: int, work: list[tuple[str, bool, int, int, int]], data: st.DataObject
 ) -> None:
-    device = Device(slots, min(slots, cards))
+    device = Device(slots, min(slots, copies))
     for index, (conversation, background, prompt, answer, steps) in enumerate(work):
         device.add(request(f"r{index}", conversation, background=background), prompt, answer)
         for _ in range(steps):
@@ -47,8 +47,8 @@ def test_cancelled_work_never_runs(
     assert device.gone | set(device.finished) == {f"r{index}" for index in range(len(work))}
 
 
-def test_prompts_on_different_cards_are_read_in_one_call_and_those_of_one_card_in_turn() -> None:
-    device = Device(4, cards=2)
+def test_prompts_on_different_copies_are_read_in_one_call_and_those_of_one_copy_in_turn() -> None:
+    device = Device(4, copies=2)
     for name in "abcd":
         device.add(request(name), prompt=2 * CHUNK, answer=1)
     device.run()
@@ -56,8 +56,8 @@ def test_prompts_on_different_cards_are_read_in_one_call_and_those_of_one_card_i
     assert reads == ["prefill a b", "prefill c d", "prefill a b", "prefill c d"]
 
 
-def test_who_is_asked_now_is_read_first_on_every_card() -> None:
-    device = Device(4, cards=2)
+def test_who_is_asked_now_is_read_first_on_every_copy() -> None:
+    device = Device(4, copies=2)
     for name, background in (("a", False), ("b", True), ("c", True), ("d", False)):
         device.add(request(name, background=background), prompt=2 * CHUNK, answer=1)
     device.run()

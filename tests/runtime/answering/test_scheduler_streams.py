@@ -22,8 +22,8 @@ LONGEST = 1 + -(-14 // CHUNK) + 5
 class Busy:
     """A device with more interactive requests than it can ever answer, each of another conversation."""
 
-    def __init__(self, slots: int, shapes: list[tuple[int, int]], warm_up: int, cards: int = 1) -> None:
-        self.device = Device(slots, min(slots, cards))
+    def __init__(self, slots: int, shapes: list[tuple[int, int]], warm_up: int, copies: int = 1) -> None:
+        self.device = Device(slots, min(slots, copies))
         self._shapes = itertools.cycle(shapes)
         self._numbers = itertools.count()
         self._kept_busy: list[Request] = []
@@ -54,9 +54,9 @@ class Busy:
     st.lists(st.tuples(st.integers(1, 14), st.integers(1, 5)), min_size=1, max_size=3),
 )
 def test_background_requests_are_answered_among_interactive_ones_without_end(
-    slots: int, cards: int, shapes: list[tuple[int, int]], warm_up: int, behind: list[tuple[int, int]]
+    slots: int, copies: int, shapes: list[tuple[int, int]], warm_up: int, behind: list[tuple[int, int]]
 ) -> None:
-    busy = Busy(slots, shapes, warm_up, cards)
+    busy = Busy(slots, shapes, warm_up, copies)
     watched = [
         busy.device.add(request(f"behind{index}", background=True), prompt, answer)
         for index, (prompt, answer) in enumerate(behind)
@@ -71,9 +71,9 @@ def test_background_requests_are_answered_among_interactive_ones_without_end(
     st.integers(1, 4), st.integers(1, 3), SHAPES, st.integers(0, 40), st.integers(1, 14), st.integers(1, 5)
 )
 def test_an_interactive_request_waits_for_those_before_it_only(
-    slots: int, cards: int, shapes: list[tuple[int, int]], warm_up: int, prompt: int, answer: int
+    slots: int, copies: int, shapes: list[tuple[int, int]], warm_up: int, prompt: int, answer: int
 ) -> None:
-    busy = Busy(slots, shapes, warm_up, cards)
+    busy = Busy(slots, shapes, warm_up, copies)
     watched = busy.device.add(request("watched"), prompt, answer)
     before = slots + 3  # on the slots, and waiting
     busy.steps_until(lambda: watched.id in busy.device.finished, 2 * (before + 1) * LONGEST)
@@ -125,9 +125,9 @@ def test_background_work_that_comes_first_gets_on_at_once_and_then_gives_way(
     st.integers(1, 60),
 )
 def test_an_interactive_prompt_never_waits_for_more_than_a_chunk_of_what_is_behind(
-    slots: int, cards: int, interactive: int, steps: int, prompt: int
+    slots: int, copies: int, interactive: int, steps: int, prompt: int
 ) -> None:
-    device = Device(slots, min(slots, cards))
+    device = Device(slots, min(slots, copies))
     for index in range(slots + 2):
         device.add(request(f"behind{index}", background=True), prompt, answer=40)
     for index in range(interactive):  # so many that background work gets turns of its own

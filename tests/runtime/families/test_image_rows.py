@@ -85,6 +85,23 @@ def counting(session: Session) -> list[int]:
     return rows
 
 
+def failing(session: Session) -> list[int]:
+    """How many prompts each call has, from now on, that ends with an error."""
+    failed: list[int] = []
+    model = session.engine._loaded.model  # type: ignore[union-attr]
+    prefill = model.prefill
+
+    def watched(chunks: Any) -> Any:
+        try:
+            return prefill(chunks)
+        except Exception:
+            failed.append(len(chunks))
+            raise
+
+    model.prefill = watched  # type: ignore[method-assign]
+    return failed
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "asked"),
     [
@@ -104,6 +121,7 @@ def test_conversations_about_pictures_share_each_call_and_do_not_mix(
     model = model_of(kind)
     session = open_session(artifact(model, **options), LayoutRequest(max_batch_size=asked))
     rows = counting(session)
+    refused = failing(session)
     turns = [user("What?", saved(tmp_path, 84, 56 + 28 * seed, seed)) for seed in range(2)]
     turns += [user("No picture."), user("And this one, which comes last?", saved(tmp_path, 56, 56, 9))]
     names = [session.submit(turn, conversation=f"c{index}") for index, turn in enumerate(turns)]
@@ -113,6 +131,7 @@ def test_conversations_about_pictures_share_each_call_and_do_not_mix(
         assert answer == model.text(model.answer([turn], TOKENS))
     assert max(rows) == ROWS
     assert len(rows) < 3 * TOKENS
+    assert refused == [], "no call has to be done again prompt by prompt"
     # A second turn of each: its KV is on another slot, or in host memory.
     longer = [(turn, said(answer), user("And?")) for turn, answer in zip(turns, answers, strict=True)]
     for index, name in reversed([*enumerate(longer)]):
