@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime.config import KvOptions
 from runtime.messages import Reuse
-from tests.runtime.families.numbers import Lane
+from tests.runtime.families.numbers import ALWAYS, Lane
 
 Expected = Callable[[Sequence[int], int], list[int]]
 NAMES = map(str, itertools.count())
@@ -20,7 +20,7 @@ class Talk:
     """One conversation after another, on one slot."""
 
     def __init__(self, folder: Path, data: Path, expected: Expected, **kv: Any) -> None:
-        self.lane = Lane(folder, data, KvOptions(**kv), max_batch_size=1)
+        self.lane = Lane(folder, data, KvOptions(**{"load_margin": ALWAYS, **kv}), max_batch_size=1)
         self._expected = expected
 
     def ask(self, conversation: str, *turns: tuple[str, list[int]], model_id: str = "tiny") -> list[int]:

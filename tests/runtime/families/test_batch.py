@@ -16,7 +16,7 @@ from runtime.layout.request import LayoutRequest
 from runtime.messages import Finished, LoadModel, ModelUnloaded
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
-from tests.runtime.families.numbers import COUNT, K, Lane
+from tests.runtime.families.numbers import ALWAYS, COUNT, K, Lane
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
 
 
@@ -184,7 +184,7 @@ def test_any_composition_equals_the_plain_model(
 def test_a_request_that_is_withdrawn_takes_nothing_from_the_answer_before_it(
     folder: Path, expected: Expected
 ) -> None:
-    lane = Lane(folder, kv=KvOptions(conversations=1))
+    lane = Lane(folder, kv=KvOptions(conversations=1, load_margin=ALWAYS))
     lane.ask("first", "same", PROMPTS[1], count=20)
     lane.run(steps=6)
     lane.ask("second", "same", PROMPTS[0])

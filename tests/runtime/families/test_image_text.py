@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from runtime.answering.engine import Engine
-from runtime.config import RuntimeConfig
+from runtime.config import EngineOptions, KvOptions, RuntimeConfig
 from runtime.images import load_for_model
 from runtime.lanes.lane import CancelMarks
 from runtime.layout.request import LayoutRequest
@@ -39,6 +39,7 @@ from runtime.messages.chat import Priority
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from runtime.tracing.recorder import RECORDER
+from tests.runtime.families.numbers import ALWAYS
 from tests.tiny_qwen2_vl import make_checkpoint
 
 TOKENS = 20
@@ -136,7 +137,8 @@ class Session:
 def open_session(folder: Path, layout: LayoutRequest | None = None) -> Session:
     events: list[Event] = []
     marks = CancelMarks()
-    engine = Engine(RuntimeConfig(folder.parent, device="simulated"), events.append, marks)
+    options = EngineOptions(KvOptions(load_margin=ALWAYS))
+    engine = Engine(RuntimeConfig(folder.parent, "simulated", options), events.append, marks)
     engine.open()
     engine.handle(LoadModel("vl", str(folder), layout or LayoutRequest()))
     return Session(engine, marks, events)

@@ -24,6 +24,7 @@ from runtime.messages import Event, Finished, Generate, ImagePart, LoadModel, Te
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
+from tests.runtime.families.numbers import ALWAYS
 from tests.runtime.families.talk import save_tokenizer
 from tests.runtime.families.test_aya_vision import write_checkpoint as write_aya
 from tests.runtime.families.test_caption import write_checkpoint as write_blip
@@ -42,7 +43,7 @@ class Program:
 
     def __init__(self, model: Path, data: Path, **kv: object) -> None:
         self.events: list[Event] = []
-        options = EngineOptions(KvOptions(**kv))  # type: ignore[arg-type]
+        options = EngineOptions(KvOptions(**{"load_margin": ALWAYS, **kv}))  # type: ignore[arg-type]
         self.engine = Engine(RuntimeConfig(data, "simulated", options), self.events.append, CancelMarks())
         self.engine.handle(LoadModel("tiny", str(model), LayoutRequest()))
 

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from runtime.config import KvOptions
 from runtime.messages import Finished, ForgetConversation
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.numbers import Lane
@@ -163,7 +162,7 @@ def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
         return known[key]
 
     Conversations.expected = staticmethod(expected)
-    Conversations.lane = Lane(folder / "artifact", Path(folder / "data"), KvOptions(), max_batch_size=2)
+    Conversations.lane = Lane(folder / "artifact", Path(folder / "data"), max_batch_size=2)
     yield Conversations.lane
     Conversations.lane.engine.close()
 
