@@ -13,8 +13,28 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
+from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.image.pane import ImagePane
+from mblt_desktop.paths import Paths
+from mblt_desktop.settings.preferences import Preferences
+from mblt_desktop.store.store import Store
+from mblt_desktop.theme import theme_manager
+from runtime.config import RuntimeConfig
+from runtime.lanes.thread import RuntimeBridge
 from runtime.messages import ModelInfo
+
+
+def on_the_real_runtime(paths: Paths, tokens: int) -> Iterator[AppContext]:
+    """A context on the real lanes, whose answers are greedy and at most so long."""
+    bridge = RuntimeBridge(RuntimeConfig(paths.data, device="simulated"))
+    store = Store(paths.database)
+    preferences = Preferences(paths.settings_file)
+    preferences.set("sampling.temperature", 0.0)
+    preferences.set("sampling.max_tokens", tokens)
+    yield AppContext(bridge, Dispatcher(bridge), store, preferences, theme_manager(), paths)
+    assert bridge.host.stop() == []
+    assert store.close()
+    preferences.flush()
 
 
 @pytest.fixture

@@ -14,19 +14,13 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from mblt_desktop.context import AppContext
-from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.image.pane import ImagePane
 from mblt_desktop.paths import Paths
-from mblt_desktop.settings.preferences import Preferences
-from mblt_desktop.store.store import Store
-from mblt_desktop.theme import theme_manager
-from runtime.config import RuntimeConfig
-from runtime.lanes.thread import RuntimeBridge
 from runtime.layout.request import LayoutRequest
 from runtime.messages import LoadModel
 from runtime.simulator.build import build_artifact
 from tests.tiny_qwen2_vl import make_checkpoint
-from tests.ui.image.conftest import drop_on
+from tests.ui.image.conftest import drop_on, on_the_real_runtime
 
 QUESTION = "What is in this picture?"
 TOKENS = 24
@@ -34,15 +28,7 @@ TOKENS = 24
 
 @pytest.fixture
 def context(qapp: QApplication, paths: Paths) -> Iterator[AppContext]:
-    bridge = RuntimeBridge(RuntimeConfig(paths.data, device="simulated"))
-    store = Store(paths.database)
-    preferences = Preferences(paths.settings_file)
-    preferences.set("sampling.temperature", 0.0)
-    preferences.set("sampling.max_tokens", TOKENS)
-    yield AppContext(bridge, Dispatcher(bridge), store, preferences, theme_manager(), paths)
-    assert bridge.host.stop() == []
-    assert store.close()
-    preferences.flush()
+    yield from on_the_real_runtime(paths, TOKENS)
 
 
 def answer_of_plain_transformers(checkpoint: Path, picture: Path) -> str:

@@ -10,20 +10,16 @@ from pytestqt.qtbot import QtBot
 
 from mblt_desktop.chat.session import ChatSession
 from mblt_desktop.context import AppContext
-from mblt_desktop.dispatcher import Dispatcher
 from mblt_desktop.image.asking import Asking
 from mblt_desktop.image.rounds import Rounds
 from mblt_desktop.paths import Paths
-from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.store.records import ImageRecord
 from mblt_desktop.store.store import Store
-from mblt_desktop.theme import theme_manager
-from runtime.config import RuntimeConfig
-from runtime.lanes.thread import RuntimeBridge
 from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, LoadModel, ModelInfo, Queued, TextDelta
 from runtime.simulator.build import build_artifact
 from tests.runtime.families.test_image_again import CONTEXT, Model, make_model, saved, user
+from tests.ui.image.conftest import on_the_real_runtime
 
 QUESTION, NOW = "What is it?", "And this, now?"
 TOKENS = 64
@@ -38,15 +34,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture
 def context(qapp: object, paths: Paths) -> Iterator[AppContext]:
-    bridge = RuntimeBridge(RuntimeConfig(paths.data, device="simulated"))
-    store = Store(paths.database)
-    preferences = Preferences(paths.settings_file)
-    preferences.set("sampling.temperature", 0.0)
-    preferences.set("sampling.max_tokens", TOKENS)
-    yield AppContext(bridge, Dispatcher(bridge), store, preferences, theme_manager(), paths)
-    assert bridge.host.stop() == []
-    assert store.close()
-    preferences.flush()
+    yield from on_the_real_runtime(paths, TOKENS)
 
 
 @pytest.fixture
