@@ -31,6 +31,7 @@ from runtime.catalog.job import Job, Progress
 from runtime.catalog.library import Library
 from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import RuntimeConfig
+from runtime.tracing.recorder import RECORDER, REQUEST_BEGIN
 
 # The machine's speed is not what properties are about.
 # In CI the same examples every time; elsewhere new ones, so that they keep looking.
@@ -67,6 +68,18 @@ def _no_leaked_threads() -> Iterator[None]:
     while leaked := [thread for thread in threading.enumerate() if _is_leak(thread, before)]:
         assert time.monotonic() < deadline, f"threads still running: {[thread.name for thread in leaked]}"
         time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _no_open_requests() -> Iterator[None]:
+    """Every request that a test began has ended, else it would be in the next test's recording."""
+    yield
+    window = RECORDER.start(max_events=1000, max_seconds=60)
+    RECORDER.stop()
+    requests = [event[5] for event in window.drain() if event[0] == REQUEST_BEGIN]
+    for request_id in filter(None, requests):
+        RECORDER.end_request(request_id)
+    assert not requests, f"requests that never ended: {requests}"
 
 
 def _is_leak(thread: threading.Thread, before: set[threading.Thread]) -> bool:

@@ -92,10 +92,14 @@ class SpeechService:
         return self._job is not None or self._parked is not None or bool(self._waiting)
 
     def close(self) -> None:
-        """Release the files and the model."""
+        """Release the files and the model; nothing more is said of what was to be transcribed."""
         for job in (self._job, self._parked):
             if job is not None:
                 job.close()
+                self._forget(job.command.request_id)
+        for command in self._waiting:
+            if isinstance(command, Transcribe):
+                self._forget(command.request_id)
         if self._engine is not None:
             with self._call.made_for():
                 self._engine.close()
