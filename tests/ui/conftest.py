@@ -56,11 +56,13 @@ def _no_leaks(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
     monkeypatch.setattr(QThread, "start", thread_started)
     monkeypatch.setattr(QTimer, "start", timer_started)
+    gc.freeze()  # what is there before is not this test's, and costs the collection behind it most of its time
     yield
     # Widgets that the test handed over with deleteLater() or dropped go first.
     qapp.sendPostedEvents()
     qapp.processEvents()
     gc.collect()
+    gc.unfreeze()
     running = [thread for thread in _alive(threads) if _running(thread)]
     active = [timer for timer in _alive(timers) if _active(timer)]
     assert not running, f"threads still running: {[thread.objectName() for thread in running]}"
