@@ -1,15 +1,15 @@
 """A model's lane: plan a step, execute it on the model, commit what came of it.
 
 The engine owns the loaded model, its KV caches and every running request, and is called from one thread. A
-step is a chunk of prompts, a token of each answer, or a round of a draft; a cancel waits for one at most
-(`docs/families.md` names the models for which that is more than one call of the NPU). An error fails its
-request; only a device that is lost or hangs, or a failed load, concerns the model.
+step is a chunk of prompts, a token of each answer, or a round of a draft; once nobody wants it, it ends before
+its next call of the NPU, and what it did to the caches is undone (`docs/families.md`, "What a cancel waits
+for"). An error fails its request; only a device that is lost or hangs, or a failed load, concerns the model.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from runtime.answering.request import Request, Running
 from runtime.answering.scheduler import Admit, Chunk, Decode, Prefill, Scheduler
 from runtime.answering.steps import Drawn, execute, steps_of, tokens_of
 from runtime.config import DeviceChoice, RuntimeConfig
+from runtime.device.infers import ended_when
 from runtime.errors import BadLogitsError, DeviceError, MbltError, loses_model, to_info
 from runtime.families import load_model
 from runtime.families.base import FamilyModel, Progress, token_text
@@ -247,22 +248,35 @@ class Engine:
             loaded.caches.resume(request, slot)
 
     def _compute(self, plan: Prefill | Decode) -> None:
-        """Execute a step in one call, and commit what came of it for each request."""
+        """Execute a step in one go, and commit what came of it for each request."""
         if self._loaded is None:
             return
         began = time.perf_counter()
         try:
-            with self._call.made_for(*(request.id for request in plan.requests)):
-                drawn = execute(plan, self._loaded.steps)
+            drawn = self._execute(plan, self._loaded)
         except Exception as error:  # noqa: BLE001 - the top of a step
             self._isolate(plan, error)
             return
         seconds = time.perf_counter() - began
+        if not drawn:
+            return
         for index, (request, row) in enumerate(zip(plan.requests, drawn, strict=True)):
             commit = partial(self._commit, request, row)
             if isinstance(plan, Prefill):
                 commit = partial(self._read, plan.chunks[index], row, seconds)
             self._guarded(request, commit)
+
+    def _execute(self, plan: Prefill | Decode, loaded: Loaded) -> Sequence[Drawn]:
+        """What is drawn for each request; nothing, as if it had not been, once none of them is wanted."""
+        ids = [request.id for request in plan.requests]
+        held = [self._require(request)[1].cache.get_seq_length() for request in plan.requests]
+        drawn: Sequence[Drawn] = ()
+        with self._call.made_for(*ids), ended_when(lambda: all(map(self._marks.is_cancelled, ids))):
+            drawn = execute(plan, loaded.steps)
+        if not drawn:
+            for request, length in zip(plan.requests, held, strict=True):
+                loaded.caches.undo(request.conversation_id, length)
+        return drawn
 
     def _isolate(self, plan: Prefill | Decode, error: Exception) -> None:
         """A call failed: the model is lost, or the request at fault, which shows when each runs alone."""

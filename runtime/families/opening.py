@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.config import DeviceChoice
 from runtime.device.active import ActiveDevice, activate, vendor_stack
+from runtime.device.infers import watch_infers
 from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.config_layout import layout_named
@@ -62,6 +63,7 @@ class Opening:
             self._progress(f"{stage}: {count} networks", 0.6)
 
         self._progress(stage, 0.6)
+        watch_infers()
         with (
             each_launch(tell),
             layout_named(self._folder, self.active),

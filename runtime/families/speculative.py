@@ -53,6 +53,7 @@ class SpeculativeLm(CausalLm):
         """Compute the rest of the prompt; the answer's first token, with a draft of the next in the cache."""
         import torch
 
+        self._drop_draft(cache)
         with device_faults(self.info.title):
             root = self.vendor_model.eagle3_prefill(
                 torch.tensor([prompt.token_ids]),
@@ -89,11 +90,8 @@ class SpeculativeLm(CausalLm):
 
         vendor_cache = cast("Any", cache)
         fed = torch.tensor([ids])
+        self._drop_draft(cache)
         with torch.no_grad(), device_faults(self.info.title):
-            vendor_cache.clear_tree_state()
-            vendor_cache.unfed_tokens = None  # the prompt says what follows
-            vendor_cache.sync_draft_seq_length_to_base()
-            self.vendor_model.eagle3_draft_model.reset_draft_mask_state()
             outputs, logits = self.vendor_model.eagle3_base_model(
                 fed, cache=cache, requires_all_features_logits=False
             )
@@ -106,6 +104,14 @@ class SpeculativeLm(CausalLm):
             )
             vendor_cache.update_draft_seen_tokens(len(ids))
         return scores
+
+    def _drop_draft(self, cache: KvCache) -> None:
+        """Whatever an earlier round left beside the KV: the prompt says what follows."""
+        vendor_cache = cast("Any", cache)
+        vendor_cache.clear_tree_state()
+        vendor_cache.unfed_tokens = None
+        vendor_cache.sync_draft_seq_length_to_base()
+        self.vendor_model.eagle3_draft_model.reset_draft_mask_state()
 
 
 def _refuse_bad_logits(_base: Any, _asked: Any, answer: tuple[Any, Any]) -> None:

@@ -163,6 +163,10 @@ class KvKeeper:
         if end == len(identity):
             self._spent.pop(conversation_id, None)
 
+    def undo(self, conversation_id: str, held: int) -> None:
+        """A step ended early: nothing that it did behind the first `held` positions of the cache counts."""
+        self._caches.cut(conversation_id, held)
+
     def follows(self, conversation_id: str, token_id: int) -> None:
         """The answer goes on with the token, whose position is computed with the next step."""
         self._caches.extend(conversation_id, (token_id,))

@@ -24,6 +24,13 @@ class Entry:
         """What the positions stand for that the cache really holds."""
         return self.identity[: self.cache.get_seq_length()]
 
+    def cut(self, length: int) -> None:
+        """Keep only the first positions in the cache."""
+        if length:
+            self.cache.set_seq_length(length)
+        elif self.cache.get_seq_length():
+            self.cache.discard()
+
 
 class PrefixCache:
     """Entries by conversation id, the most recently used last."""
@@ -57,10 +64,7 @@ class PrefixCache:
         """
         entry = self.open(conversation_id)
         kept = reusable(common_prefix(entry.held(), identity[:-1]))
-        if kept:
-            entry.cache.set_seq_length(kept)
-        elif entry.cache.get_seq_length():
-            entry.cache.discard()
+        entry.cut(kept)
         entry.identity = list(identity[:kept])
         self.trim()
         return entry.cache, kept
@@ -97,6 +101,12 @@ class PrefixCache:
         entry = self._entries.get(conversation_id)
         if entry is not None:
             entry.identity.extend(identity)
+
+    def cut(self, conversation_id: str, length: int) -> None:
+        """Keep only the first positions of the conversation's cache."""
+        entry = self._entries.get(conversation_id)
+        if entry is not None:
+            entry.cut(length)
 
     def forget(self, conversation_id: str) -> None:
         """Drop the conversation's KV."""

@@ -15,6 +15,7 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
+from runtime.device.infers import ended_when
 from runtime.families.base import Progress
 from runtime.families.faults import device_faults
 from runtime.families.opening import Opening
@@ -22,7 +23,7 @@ from runtime.families.vendor import dispose_model
 from runtime.layout.request import from_pretrained_kwargs
 from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.speech.engine import LanguageGuess, Task
-from runtime.speech.on_npu import ended_when, refuse_bad_logits, speech_info
+from runtime.speech.on_npu import refuse_bad_logits, speech_info
 from runtime.tracing.recorder import RECORDER
 
 _WINDOW_SECONDS = 10
@@ -65,7 +66,7 @@ class NpuLfm2Audio:
         batch = self._processor(audio=self._padded(window.samples), sampling_rate=SAMPLE_RATE)
         asked = int(batch["input_ids"].shape[1])
         said: list[int] = []
-        with ended_when(task.cancelled, self._model), torch.inference_mode(), device_faults(self.info.title):
+        with ended_when(task.cancelled), torch.inference_mode(), device_faults(self.info.title):
             output = self._model.generate(
                 **batch,
                 do_sample=False,

@@ -15,6 +15,7 @@ import numpy as np
 from runtime.audio.pcm import SAMPLE_RATE
 from runtime.audio.windows import Window
 from runtime.config import DeviceChoice
+from runtime.device.infers import ended_when
 from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.faults import device_faults
@@ -25,7 +26,7 @@ from runtime.messages import LoadSpeech, ModelInfo, Segment
 from runtime.model_folder import read_object
 from runtime.speech.engine import TAIL_SECONDS, LanguageGuess, Task
 from runtime.speech.guards import clamp
-from runtime.speech.on_npu import ended_when, refuse_bad_logits, speech_info
+from runtime.speech.on_npu import refuse_bad_logits, speech_info
 from runtime.speech.timestamps import split_segments
 from runtime.tracing.recorder import RECORDER
 
@@ -58,7 +59,7 @@ class NpuWhisper:
 
         start = torch.tensor([[self._model.generation_config.decoder_start_token_id]])
         logits: Any = None
-        with ended_when(cancelled, self._model), torch.inference_mode(), device_faults(self.info.title):
+        with ended_when(cancelled), torch.inference_mode(), device_faults(self.info.title):
             output = self._model(input_features=self._input(window), decoder_input_ids=start, use_cache=False)
             logits = output.logits.reshape(-1)  # of one token; the vendor's class leaves out an axis then
         if logits is None:
@@ -91,11 +92,7 @@ class NpuWhisper:
         if self._multilingual:
             spoken = {"language": task.language, "task": "transcribe"}
         tokens: list[int] = []
-        with (
-            ended_when(task.cancelled, self._model),
-            torch.inference_mode(),
-            device_faults(self.info.title),
-        ):
+        with ended_when(task.cancelled), torch.inference_mode(), device_faults(self.info.title):
             output = self._model.generate(
                 self._input(window),
                 # Beams are replayed one after the other on one cache and make the words worse.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,33 +33,6 @@ def speech_info(
         load_seconds=opening.seconds,
         languages=tuple(languages),
     )
-
-
-class _NotWantedError(Exception):
-    """Ends what the vendor's code is in the middle of; nobody is told."""
-
-
-@contextmanager
-def ended_when(cancelled: Callable[[], bool], model: Any) -> Iterator[None]:
-    """The block ends early, without an error, before the next call of the device once `cancelled` says so.
-
-    A generation's stopping criteria are asked behind a token only: an encoder's call comes before the first,
-    and again before each attempt at another temperature.
-    """
-
-    def look(*_: object) -> None:
-        if cancelled():
-            raise _NotWantedError
-
-    networks = [module for module in model.modules() if hasattr(module, "npu_backend")]
-    hooks = [network.register_forward_pre_hook(look) for network in networks]
-    try:
-        yield
-    except _NotWantedError:
-        pass
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def bad_numbers(title: str, detail: str) -> BadLogitsError:

@@ -9,8 +9,25 @@ from typing import Any
 import pytest
 
 from runtime.families.opening import Opening
+from runtime.simulator.model import NativeModel
 
 Networks = Callable[[], dict[str, tuple[str, list[str]]]]
+Calls = list[Callable[[], None]]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Functions put into it are called in the middle of each call of the device that computes."""
+    inside: Calls = []
+    real = NativeModel._infer
+
+    def infer(self: NativeModel, *args: Any) -> Any:
+        for function in inside:
+            function()
+        return real(self, *args)
+
+    monkeypatch.setattr(NativeModel, "_infer", infer)
+    return inside
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from runtime.messages import (
 )
 from runtime.messages.chat import Priority
 from runtime.sampling.params import SamplingRequest
+from tests.runtime.conftest import Calls
 
 WORDS = 131
 TEMPLATE = (
@@ -97,6 +99,22 @@ class Talk:
         self.send(name, turns, **sampling)
         self.run()
         return self.answer(name)
+
+    def cancel_in_call(self, name: str, call: int, calls: Calls) -> int:
+        """Cancel it in the middle of that call of the engine's thread; how many of those begin in all."""
+        begun = 0
+
+        def cancel() -> None:
+            nonlocal begun
+            begun += threading.current_thread() is threading.main_thread()
+            if begun == call:
+                self.marks.cancel(name)
+
+        calls.append(cancel)
+        self.run()
+        calls.remove(cancel)
+        assert self.answer(name)[1].reason == "cancelled"
+        return begun
 
     def answer(self, name: str) -> tuple[list[int], Finished]:
         mine = [event for event in self.events if getattr(event, "request_id", None) == name]

@@ -39,6 +39,7 @@ from runtime.messages.chat import Priority
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from runtime.tracing.recorder import RECORDER
+from tests.runtime.conftest import Calls
 from tests.runtime.families.numbers import ALWAYS
 from tests.tiny_qwen2_vl import make_checkpoint
 
@@ -328,6 +329,31 @@ def test_stop_ends_it_between_two_chunks(dynamic: Session, tmp_path: Path) -> No
     assert isinstance(end, Finished)
     assert end.reason == "cancelled"
     assert not dynamic.text(request_id)
+
+
+def test_stop_ends_it_between_the_networks(
+    dynamic: Session, models: Models, tmp_path: Path, calls: Calls
+) -> None:
+    """One call sees the picture, then come a chunk of the prompt, the next picture, and so on."""
+    turn = user(picture(tmp_path, 224, 224, 6), QUESTION, picture(tmp_path, 112, 112, 7))
+    expected = reference(models, turn)
+    for call in range(1, 9):
+        begun: list[int] = []
+        request_id = dynamic.submit(turn, conversation=f"stopped{call}")
+
+        def cancel(call: int = call, begun: list[int] = begun, request_id: str = request_id) -> None:
+            begun.append(1)
+            if len(begun) == call:
+                dynamic.marks.cancel(request_id)
+
+        calls[:] = [cancel]
+        while dynamic.engine.step():
+            pass
+        calls.clear()
+        end = dynamic.end(request_id)
+        assert isinstance(end, Finished)
+        assert (end.reason, len(begun)) == ("cancelled", call)
+        assert dynamic.ask(turn, conversation=f"stopped{call}").text == expected
 
 
 def test_the_layout_reaches_both_networks(models: Models) -> None:

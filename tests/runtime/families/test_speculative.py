@@ -15,6 +15,7 @@ from runtime.layout.request import LayoutRequest
 from runtime.messages import Finished, PrefillProgress, TextDelta
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
+from tests.runtime.conftest import Calls
 from tests.runtime.families.talk import Talk, prompt_ids, save_tokenizer
 from tests.simulator.checkpoints import greedy, plain_model
 from tests.simulator.drafts import make_agreeing_pair, make_base, make_draft
@@ -121,6 +122,20 @@ def test_a_prompt_is_read_in_chunks_and_can_be_stopped_between_them(
     again, finished = chat.ask("stopped/2", [FIRST])
     assert again == pairs["qwen3"].greedy([FIRST], 12)
     assert finished.usage.cached == 32
+
+
+@pytest.mark.parametrize("family", ["llama", AGREEING])
+def test_a_cancel_lets_no_other_call_begin_and_spoils_nothing(
+    family: str, pairs: dict[str, Pair], talk: Begin, calls: Calls
+) -> None:
+    """Two chunks of the prompt, then rounds: ended in every call of them, one conversation after another."""
+    pair, chat = pairs[family], talk(pairs[family].artifact)
+    wanted = pair.greedy([FIRST])
+    for call in range(1, 25):
+        chat.send(f"c{call}/1", [FIRST], max_tokens=COUNT)
+        assert chat.cancel_in_call(f"c{call}/1", call, calls) == call
+        again, finished = chat.ask(f"c{call}/2", [FIRST], max_tokens=COUNT)
+        assert (again, finished.usage.cached > 0) == (wanted, call >= 3), call
 
 
 def test_an_answer_that_gives_way_goes_on_with_its_draft(pairs: dict[str, Pair], talk: Begin) -> None:

@@ -14,6 +14,7 @@ from runtime.layout.request import LayoutRequest
 from runtime.messages import ModelFailed, ModelUnloaded, UnloadModel
 from runtime.simulator.build import build_artifact
 from runtime.simulator.faults import FAULTS, Fault
+from tests.runtime.conftest import Calls
 from tests.runtime.families.talk import Talk, prompt_ids, save_tokenizer
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
 from tests.simulator.test_qwen3_moe import make_moe
@@ -77,6 +78,18 @@ def test_a_mixture_says_where_it_runs_and_how_much_it_holds(folders: Path, talk:
     chat.send("long", [FIRST * 5])
     chat.run()
     assert "160" in chat.failure("long").error.summary
+
+
+def test_a_cancel_ends_a_mixture_within_a_layer_and_spoils_nothing(
+    folders: Path, talk: Callable[..., Talk], calls: Calls
+) -> None:
+    """The engine's thread computes two layers and the head a step; any of them may be the last."""
+    chat, plain = talk(folders / "qwen3_moe" / "artifact"), plain_model(folders / "qwen3_moe" / "checkpoint")
+    wanted = greedy(plain, prompt_ids([FIRST]), 12)
+    for call in (*range(1, 16), 41):
+        chat.send(f"c{call}/1", [FIRST])
+        assert chat.cancel_in_call(f"c{call}/1", call, calls) == call
+        assert chat.ask(f"c{call}/2", [FIRST])[0] == wanted, call
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +24,7 @@ from runtime.messages import (
 )
 from runtime.speech.service import SpeechService
 from tests.runtime.audio.media import SAMPLE
+from tests.runtime.conftest import Calls
 
 FINAL = (Transcribed, Failed, Cancelled)
 
@@ -81,26 +81,7 @@ def lane(tmp_path: Path) -> Iterator[SpeechLane]:
     running.stop()
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """Counts the calls of the device; a function put into it is called in the middle of each."""
-    import qbruntime
-
-    inside: list[Callable[[], None]] = []
-    real = qbruntime.Model.infer
-
-    def infer(self: Any, *args: Any) -> Any:
-        for function in inside:
-            function()
-        return real(self, *args)
-
-    monkeypatch.setattr(qbruntime.Model, "infer", infer)
-    return inside
-
-
-def calls_until_the_end(
-    lane: SpeechLane, calls: list[Callable[[], None]], call: int, language: str | None = None
-) -> int:
+def calls_until_the_end(lane: SpeechLane, calls: Calls, call: int, language: str | None = None) -> int:
     """How many calls of the device begin for the sample when it is cancelled in the middle of that one."""
     begun: list[int] = []
 

@@ -20,7 +20,7 @@ from runtime.messages import Failed, LoadSpeech, ModelFailed, ModelLoaded, Trans
 from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech import npu_qwen3_asr
 from tests.runtime.audio.media import SAMPLE, clip
-from tests.runtime.conftest import Networks
+from tests.runtime.conftest import Calls, Networks
 from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
 from tests.simulator.qwen3_asr import (
     END,
@@ -143,7 +143,7 @@ def test_more_than_2048_tokens_are_never_used_of_a_longer_context(
 
 @pytest.mark.parametrize(("language", "call"), [(None, 5), ("en", 5), (None, 14), ("en", 14), ("en", 20)])
 def test_a_cancel_lets_no_other_call_of_the_device_begin(
-    lane: SpeechLane, folder: Path, calls: list[Callable[[], None]], language: str | None, call: int
+    lane: SpeechLane, folder: Path, calls: Calls, language: str | None, call: int
 ) -> None:
     """Twelve calls hear, the next three read the prompt, all others are words."""
     lane.load(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from runtime.speech.engine import TAIL_SECONDS
 from runtime.speech.npu_whisper import load_npu_whisper
 from runtime.tracing.recorder import RECORDER
 from tests.runtime.audio.media import SAMPLE, SPOKEN, clip, write_wav
+from tests.runtime.conftest import Calls
 from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
 from tests.runtime.speech.words import text_of, word_errors
 
@@ -111,7 +111,7 @@ def test_the_language_is_the_one_that_plain_transformers_finds(
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
 def test_a_cancel_lets_no_other_call_of_the_device_begin(
-    lane: SpeechLane, multilingual: Path, calls: list[Callable[[], None]], call: int
+    lane: SpeechLane, multilingual: Path, calls: Calls, call: int
 ) -> None:
     """Two calls find out the language, the third hears the window again, all others are words."""
     lane.load(multilingual)
@@ -120,7 +120,7 @@ def test_a_cancel_lets_no_other_call_of_the_device_begin(
 
 @pytest.mark.parametrize("call", [1, 2, 9])
 def test_nor_where_the_language_is_known(
-    lane: SpeechLane, demo_models: Path, calls: list[Callable[[], None]], call: int
+    lane: SpeechLane, demo_models: Path, calls: Calls, call: int
 ) -> None:
     lane.load(demo_models / TINY)
     assert calls_until_the_end(lane, calls, call) == call
