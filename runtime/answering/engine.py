@@ -1,7 +1,7 @@
 """A model's lane: plan a step, execute it on the model, commit what came of it.
 
 The engine owns the loaded model, its KV caches and every running request, and is called from one thread. A
-step is a chunk of prompts, a token of each answer, or a round of a draft; once nobody wants it, it ends before
+step is a chunk of prompts, a token of each answer, or a round of a draft; once unwanted, it ends before
 its next call of the NPU, and what it did to the caches is undone (`docs/families.md`, "What a cancel waits
 for"). An error fails its request; only a device that is lost or hangs, or a failed load, concerns the model.
 """

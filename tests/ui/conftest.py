@@ -56,7 +56,7 @@ def _no_leaks(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
     monkeypatch.setattr(QThread, "start", thread_started)
     monkeypatch.setattr(QTimer, "start", timer_started)
-    gc.freeze()  # what is there before is not this test's, and costs the collection behind it most of its time
+    gc.freeze()  # what is there before is not this test's, and makes the collection slow
     yield
     # Widgets that the test handed over with deleteLater() or dropped go first.
     qapp.sendPostedEvents()
