@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import platform
@@ -105,6 +106,7 @@ class Application(QObject):
     @Slot()
     def _on_painted(self) -> None:
         """Only now may the slow packages be imported, each in its own thread."""
+        gc.freeze()  # The window stays until the end: no collection has to look through it while it is used.
         self.devices.start()
         self.window.chat.start()
 
