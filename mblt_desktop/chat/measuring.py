@@ -17,7 +17,7 @@ from mblt_desktop.store.records import Conversation, Message, new_id
 from runtime.messages import Event, MeasurePrompt, PromptMeasured
 
 DELAY_MS = 250
-"""A pause in typing."""
+"""Between two questions while a message is being typed."""
 SHORT_OF_ROOM = 64
 """With fewer tokens left than this, an answer will hardly be whole."""
 POLICY = "sampling.context_policy"
@@ -37,7 +37,8 @@ class Place:
 class PromptMeter(QObject):
     """Keeps the composer's count of tokens right, and says what will happen to a message that is too long.
 
-    It asks after each pause in typing; one question at a time, so that a busy engine is not flooded.
+    It asks again and again while somebody types; one question at a time, so that a busy engine is not
+    flooded. That also tells the model's thread that a prompt is about to come (`runtime/lanes/lane.py`).
     """
 
     policy_changed = Signal()
@@ -65,7 +66,8 @@ class PromptMeter(QObject):
         """The message, the conversation, the model or the sampling has changed."""
         self._stale = True
         if self._composer.text.strip():
-            self._timer.start()
+            if not self._timer.isActive():
+                self._timer.start()
         else:
             self._timer.stop()
             self._show_usage()

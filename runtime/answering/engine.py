@@ -95,7 +95,7 @@ class Engine:
         self._settle_cancelled()
         plan = self._scheduler.plan(self._loaded.model.info.prefill_chunk if self._loaded else 1)
         if plan is None:
-            return self._work_when_quiet()
+            return False
         if isinstance(plan, Admit):
             self._note_admission(plan)
             self._guarded(plan.request, lambda: self._admit(plan.request, plan.slot))
@@ -103,8 +103,8 @@ class Engine:
             self._compute(plan)
         return True
 
-    def _work_when_quiet(self) -> bool:
-        """Nobody waits for anything: measure a little, or write what should be kept to the disk."""
+    def work_when_quiet(self) -> bool:
+        """Write what should be kept to the disk, or measure a little; True while there is more."""
         try:
             with self._call.made_for():
                 return self._loaded is not None and self._loaded.caches.work_when_quiet()

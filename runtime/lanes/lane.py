@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from runtime.errors import ErrorInfo, to_info
 from runtime.lanes.building import TURN
@@ -19,6 +19,8 @@ from runtime.lanes.gate import Gate
 from runtime.messages import Command, Event, LaneFaulted
 
 Post = Callable[[Event], None]
+QUIET_SECONDS = 2.0
+"""Without a command; who types a message measures it all the time (`mblt_desktop/chat/measuring.py`)."""
 _MOST_FAULTS = 3
 """Steps in a row that may fail for no request's fault; by then it is clear that no later one will do."""
 _LOOK_AGAIN = 0.1
@@ -61,6 +63,14 @@ class Service(Protocol):
 
     def close(self) -> None:
         """Release everything."""
+
+
+@runtime_checkable
+class Thrifty(Protocol):
+    """A service that uses quiet moments, beside `Service`."""
+
+    def work_when_quiet(self) -> bool:
+        """Do one unit of what nobody waits for; True while there is more. Who comes then waits for it."""
 
 
 MakeService = Callable[[Post, DeviceCall], Service]
@@ -158,22 +168,28 @@ class Lane:
             self.gate.refuse(command, error)
 
     def _turn(self, service: Service) -> bool:
-        busy = self._step(service)
+        """A step, then every command that is there; without either, wait for one. False at the end."""
+        busy = self._did(service.step)
+        quiet_work = service.work_when_quiet if isinstance(service, Thrifty) else None
+        wait = 0.0 if busy else QUIET_SECONDS if quiet_work else None
         while not self.gate.is_shut:
             try:
-                command = self._inbox.get(block=not busy)
+                command = self._inbox.get(timeout=wait)
             except queue.Empty:
-                return True
+                if busy:
+                    return True
+                wait = 0.0 if quiet_work and self._did(quiet_work) else None
+                continue
             if command is None:
                 return False
             self._handle(service, command)
-            busy = True
+            busy, wait = True, 0.0
         return False
 
-    def _step(self, service: Service) -> bool:
-        """Whether another step is to follow without waiting for a command."""
+    def _did(self, work: Callable[[], bool]) -> bool:
+        """Whether more work is to follow without waiting for a command."""
         try:
-            more = service.step()
+            more = work()
         except Exception as error:  # noqa: BLE001 - the top of the thread; the fault is shown
             self._post_fault(error)
             self._faults += 1

@@ -29,6 +29,7 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from mblt_desktop.app import Application
 from mblt_desktop.paths import default_paths
+from runtime.lanes.lane import QUIET_SECONDS
 
 app = QApplication([])
 program = Application(app, default_paths(), "simulated")
@@ -46,7 +47,7 @@ def ask(*_):
 
 
 def settle(*_):
-    QTimer.singleShot(2000, lambda: print("settled", flush=True))
+    QTimer.singleShot(int(QUIET_SECONDS * 1000) + 2000, lambda: print("settled", flush=True))
 
 
 program.dispatcher.model_loaded.connect(ask)

@@ -35,6 +35,11 @@ ALWAYS = 1e9
 """The margin with which KV is loaded whatever a busy machine measures."""
 
 
+def turn(engine: Engine) -> bool:
+    """What the engine's lane does when nothing comes for a while; False when there is nothing to do."""
+    return engine.step() or engine.work_when_quiet()
+
+
 class Numbers(CausalLm):
     """The text model with numbers for words: a test needs no tokenizer."""
 
@@ -126,7 +131,7 @@ class Lane:
 
     def run(self, steps: int | None = None) -> None:
         for _ in itertools.count() if steps is None else range(steps):
-            if not self.engine.step():
+            if not turn(self.engine):
                 return
 
     def answer(self, request_id: str) -> list[int]:

@@ -8,6 +8,7 @@ import pytest
 
 from runtime.messages import Finished, MissCause, Reuse
 from tests.runtime.families.kv_talk import QUESTION, SYSTEM, Expected, Talk
+from tests.runtime.families.numbers import turn
 
 
 def test_the_next_turn_reuses_everything(start: Callable[..., Talk], name: str) -> None:
@@ -140,10 +141,10 @@ def test_a_question_amid_measuring_finds_its_kv_on_the_slot(start: Callable[...,
     lane.run(3)
     lane.ask("first", name, QUESTION[1])
     while not any(isinstance(event, Finished) for event in lane.events):
-        assert lane.engine.step()
+        assert turn(lane.engine)
     ((_, entry),) = keeper._caches.entries()
     while entry.cache.is_resident:  # until it has made room
-        assert lane.engine.step()
+        assert turn(lane.engine)
     lane.ask("second", name, [*QUESTION[1], *lane.answer("first"), 50])
     lane.run()
     assert lane.finished("second").usage.cached == 39

@@ -24,7 +24,7 @@ from runtime.messages import Event, Finished, Generate, ImagePart, LoadModel, Te
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
-from tests.runtime.families.numbers import ALWAYS
+from tests.runtime.families.numbers import ALWAYS, turn
 from tests.runtime.families.talk import save_tokenizer
 from tests.runtime.families.test_aya_vision import write_checkpoint as write_aya
 from tests.runtime.families.test_caption import write_checkpoint as write_blip
@@ -51,7 +51,7 @@ class Program:
         request = next(NAMES)
         sampling = SamplingRequest(temperature=0.0, max_tokens=12)
         self.engine.handle(Generate(request, conversation, "tiny", turns, sampling, 1))
-        while self.engine.step():
+        while turn(self.engine):
             pass
         mine = [event for event in self.events if getattr(event, "request_id", None) == request]
         assert isinstance(mine[-1], Finished), mine[-1]
@@ -217,7 +217,7 @@ def test_both_times_are_measured_around_a_question_and_no_answer_changes(
 ) -> None:
     program, name = start(family, calibrate=True, block=16, calibration_blocks=(1, 2, 4)), f"m-{family}"
     for _ in range(9):  # in the middle of a length
-        assert program.engine.step()
+        assert turn(program.engine)
     first = opening(family, tmp_path)
     text, _ = program.ask(name, first)  # and goes on measuring
     turns = (first, answered(text), said("t90 t17 t44"))
@@ -234,7 +234,7 @@ def test_a_model_whose_kv_nobody_reuses_is_not_measured(
     start: Callable[..., Program], caplog: pytest.LogCaptureFixture
 ) -> None:
     program = start("blip", calibrate=True, block=16, calibration_blocks=(1, 2))
-    assert not program.engine.step()
+    assert not turn(program.engine)
     assert caplog.records == []
 
 

@@ -20,6 +20,7 @@ from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, Generate, LoadModel, TextPart, Turn
 from runtime.sampling.params import SamplingRequest
 from tests.runtime.answering.scripted import ScriptedCache, ScriptedModel
+from tests.runtime.families.numbers import turn
 
 
 class Noting(CostModel):
@@ -172,11 +173,11 @@ def test_a_request_goes_first_and_the_rest_is_measured_afterwards(tmp_path: Path
     engine = Engine(config, events.append, CancelMarks(), load=lambda *_: model)
     engine.handle(LoadModel("scripted", "", LayoutRequest()))
     for _ in range(3):
-        assert engine.step()
+        assert turn(engine)
     before = len(model.calls)
     turns = (Turn("user", (TextPart("hello"),)),)
     engine.handle(Generate("r", "calibrated", "scripted", turns, SamplingRequest(), 1))
-    while engine.step():
+    while turn(engine):
         pass
     assert model.calls[before] == ("prefill", 5)
     assert [event.usage.prompt for event in events if isinstance(event, Finished)] == [5]
@@ -190,7 +191,7 @@ def test_without_a_request_it_ends_by_itself(tmp_path: Path) -> None:
     config = RuntimeConfig(tmp_path, engine=EngineOptions(KvOptions(calibrate=True)))
     engine = Engine(config, lambda _: None, CancelMarks(), load=lambda *_: model)
     engine.handle(LoadModel("scripted", "", LayoutRequest()))
-    while engine.step():
+    while turn(engine):
         pass
     assert sum(count for _, count in model.calls) == 3 * 512
     engine.close()
@@ -206,7 +207,7 @@ def test_the_block_and_the_lengths_of_the_settings_are_what_is_measured(
     config = RuntimeConfig(tmp_path, engine=EngineOptions(options))
     engine = Engine(config, lambda _: None, CancelMarks(), load=lambda *_: model)
     engine.handle(LoadModel("scripted", "", LayoutRequest()))
-    while engine.step():
+    while turn(engine):
         pass
     # 1, 3 and 5 blocks; 13 are more than the context holds.
     assert [count for _, count in model.calls] == 3 * [48] + 6 * [64, 32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -79,6 +80,17 @@ class Faulty(Recording):
         return True
 
 
+class Saving(Recording):
+    """A service with two units of work for quiet moments."""
+
+    left = 2
+
+    def work_when_quiet(self) -> bool:
+        self._note("quiet")
+        self.left -= 1
+        return self.left > 0
+
+
 def run(service: Recording, *commands: Command) -> list[Event]:
     events: list[Event] = []
     lane = Lane("recording", lambda *_: service, events.append)
@@ -102,6 +114,39 @@ def test_commands_come_in_order_from_one_thread() -> None:
         "close",
     ]
     assert len(service.threads) == 1
+
+
+def test_quiet_moments_begin_some_time_after_the_last_command_and_end_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("runtime.lanes.lane.QUIET_SECONDS", 0.3)
+    service = Saving()
+    lane = Lane("saving", lambda *_: service, lambda _event: None)
+    thread = threading.Thread(target=lane.run)
+    thread.start()
+    for _ in range(5):
+        time.sleep(0.1)  # not quiet for long enough
+        lane.put(ListModels())
+    while service.left:
+        time.sleep(0.01)
+    lane.put(UnloadModel("m"))
+    lane.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    done = [entry for entry in service.log if entry not in ("step", "open", "close")]
+    assert done == ["ListModels"] * 5 + ["quiet"] * 2 + ["UnloadModel"]
+
+
+def test_a_service_without_such_work_sleeps_until_a_command_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.lanes.lane.QUIET_SECONDS", 0.01)
+    service = Recording()
+    lane = Lane("recording", lambda *_: service, lambda _event: None)
+    thread = threading.Thread(target=lane.run)
+    thread.start()
+    time.sleep(0.2)
+    lane.stop()
+    thread.join(10)
+    assert service.log == ["open", "step", "close"]
 
 
 def test_a_fault_is_posted_and_the_lane_goes_on() -> None:

@@ -46,6 +46,16 @@ def test_typing_on_asks_once_more_and_never_twice_at_a_time(qtbot, pane, host):
     reply(qtbot, pane, host, second, 7)
 
 
+def test_who_types_on_without_a_pause_is_told_as_well(qtbot, pane, host):
+    """And the model's thread knows that a prompt is about to come."""
+    for count in range(1, 100):
+        pane.composer.set_text("a" * count)
+        qtbot.wait(50)
+        if host.sent(MeasurePrompt):
+            break
+    reply(qtbot, pane, host, asked(qtbot, host), 5)
+
+
 def test_a_message_that_would_be_refused_says_by_how_much_and_offers_a_way(qtbot, pane, host, script):
     script.exchange("Hello?", "Hi.")
     pane.composer.set_text("long")
