@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import platform
@@ -20,6 +19,7 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from mblt_desktop import __version__
+from mblt_desktop.collector import Collector
 from mblt_desktop.configuration import configured
 from mblt_desktop.context import AppContext
 from mblt_desktop.crash import CrashLog, FaultReporter
@@ -36,6 +36,7 @@ from mblt_desktop.store.store import Store
 from mblt_desktop.theme import ThemeMode, apply_theme
 from runtime.config import DeviceChoice
 from runtime.errors import StorageError
+from runtime.garbage import GARBAGE
 from runtime.lanes.thread import RuntimeBridge
 from runtime.layout.from_settings import with_parts
 from runtime.messages import Event, JobFinished, LaneFaulted, SetEngineOptions
@@ -54,6 +55,8 @@ class Application(QObject):
     def __init__(self, app: QApplication, paths: Paths, device: DeviceChoice | None) -> None:
         super().__init__()
         RECORDER.name_thread("GUI")
+        self._collector = Collector(self)
+        self._collector.start()
         self.preferences = Preferences(paths.settings_file)
         theme = apply_theme(app, cast("ThemeMode", self.preferences.text("appearance.theme")))
         choice = device or cast("DeviceChoice", self.preferences.text("layout.device"))
@@ -101,12 +104,14 @@ class Application(QObject):
         self.dispatcher.deliver()
         self.preferences.flush()
         self.store.close()
+        self.window.deleteLater()
+        self._collector.stop()
         return answered and not busy
 
     @Slot()
     def _on_painted(self) -> None:
         """Only now may the slow packages be imported, each in its own thread."""
-        gc.freeze()  # The window stays until the end: no collection has to look through it while it is used.
+        GARBAGE.set_aside()  # the window stays until the end
         self.devices.start()
         self.window.chat.start()
 

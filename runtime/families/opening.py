@@ -9,11 +9,11 @@ from typing import Any
 from runtime.config import DeviceChoice
 from runtime.device.active import ActiveDevice, activate, vendor_stack
 from runtime.device.infers import watch_infers
+from runtime.device.launches import each_launch
 from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.config_layout import layout_named
 from runtime.families.faults import device_faults
-from runtime.families.launches import each_launch
 from runtime.layout.check import validate_for
 from runtime.layout.request import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
 from runtime.model_folder import loading

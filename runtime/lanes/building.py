@@ -6,13 +6,14 @@ are initialised), so only one thread has the turn. When it hangs in the device, 
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from runtime.device.launches import taken_back_on_failure
 
 _LOOK_AGAIN = 0.5
 """Seconds between two signs of life of a load that waits for another one."""
@@ -65,7 +66,8 @@ def building(progress: Callable[[str, float | None], None]) -> Iterator[None]:
         while not TURN.take(_LOOK_AGAIN):
             progress("Waiting for another model to be loaded", None)
     try:
-        yield
+        with taken_back_on_failure():
+            yield
     except Exception as error:
         drop_what_it_holds(error)
         raise
@@ -76,8 +78,7 @@ def building(progress: Callable[[str, float | None], None]) -> Iterator[None]:
 def drop_what_it_holds(error: BaseException) -> None:
     """Let go of what is on the device for the sake of work that ended with this error.
 
-    The frames the error came through hold it, and often each other: the half-built model, whose submodels
-    before the one that failed the vendor does not dispose of, or the tensors between two networks. What
+    The frames the error came through hold it: the tensors between two networks, or a half-built model. What
     nobody holds any more leaves the device.
     """
     seen: set[int] = set()
@@ -86,4 +87,3 @@ def drop_what_it_holds(error: BaseException) -> None:
         seen.add(id(link))
         traceback.clear_frames(link.__traceback__)
         link = link.__cause__ or link.__context__
-    gc.collect()

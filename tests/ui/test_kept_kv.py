@@ -67,15 +67,13 @@ def start(
     (paths.data / "models").symlink_to(demo_models)
     _talk_until_killed()
     running: list[Application] = []
-    # Kept to the end: Qt takes it ill when the collector finds parts of one window while another runs.
-    ended: list[Application] = []
 
     def stop() -> None:
         while running:
             program = running.pop()
             program.window.close()
             assert program.shut_down()
-            ended.append(program)
+            program.deleteLater()
 
     def begin(meanwhile: Callable[[], object] = lambda: None) -> Application:
         stop()
@@ -91,8 +89,6 @@ def start(
 
     yield begin
     stop()
-    for program in ended:
-        program.deleteLater()
 
 
 def _talk_until_killed() -> None:

@@ -1,7 +1,7 @@
 """Nothing stays on the device of a model that was unloaded, or that failed to load, at whatever stage.
 
-The compiled models are counted themselves, and the device's memory; the collector of cycles is off, so that
-nothing goes by luck.
+The compiled models are counted themselves, and the device's memory; garbage is collected between tests only,
+so that nothing goes by luck.
 """
 
 from __future__ import annotations
@@ -84,9 +84,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
 
     monkeypatch.setattr(NativeModel, "launch", noted)
     gc.collect()
-    gc.disable()
     yield Device(launched)
-    gc.enable()
     FAULTS.clear()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -133,7 +132,6 @@ def test_of_a_mixture_that_fails_in_the_middle_nothing_stays_on_the_device(
     activate("simulated")
     before = simulator.usage()[0].memory_used
     chat = talk(folders / "qwen3_moe" / "artifact")
-    gc.disable()  # Python would find it some time later
     try:
         chat.send("failing", [FIRST])
         FAULTS.inject(Fault(fault, nth=3))
@@ -141,5 +139,4 @@ def test_of_a_mixture_that_fails_in_the_middle_nothing_stays_on_the_device(
         assert any(isinstance(event, ModelFailed) for event in chat.events)
         assert simulator.usage()[0].memory_used == before
     finally:
-        gc.enable()
         FAULTS.clear()
