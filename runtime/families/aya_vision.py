@@ -48,7 +48,7 @@ class AyaVision(PictureLm):
                 for number, at in zip(*picture.within(start, end), strict=True):
                     tile, place = divmod(number, each)
                     embeds[0, at] = self._features(picture.seen, tile)[place].to(embeds.dtype)
-            held, options = self._batch(torch.ones(1, end - start, dtype=torch.long), [cache])
+            held, options = self._batch([end - start], [cache])
             output = self.vendor_model(
                 inputs_embeds=embeds,
                 past_key_values=held,

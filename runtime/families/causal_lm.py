@@ -110,10 +110,10 @@ class CausalLm:
         """One call; the logits after each row's last token."""
         import torch
 
-        longest = max(len(row) for row in rows)
+        lengths = [len(row) for row in rows]
+        longest = max(lengths)
         ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-        cache, options = self._batch(mask, caches)
+        cache, options = self._batch(lengths, caches)
         with torch.inference_mode(), device_faults(self.info.title):
             output = self.vendor_model(
                 input_ids=ids,
@@ -126,15 +126,18 @@ class CausalLm:
             logits = output.logits.reshape(len(rows), -1).numpy()
         return [logits[row] for row in range(len(rows))]
 
-    def _batch(self, mask: Any, caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
+    def _batch(self, lengths: Sequence[int], caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
         """What the vendor's forward takes: one row on the first slot is simple, all else is a batch.
 
-        `mask`, shape (rows, longest), is 1 where a row has a token.
+        `lengths` are the tokens of each row; what is behind them, up to the longest, does not count.
         """
+        import torch
+
         first = cast("Any", caches[0])
         if len(caches) == 1 and first.slot_of(0) == (0, 0):
             return first, {}
-        return type(first).from_rows(caches), {"attention_mask": mask}
+        mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        return type(first).from_rows(caches), {"attention_mask": mask.long()}
 
 
 def load_causal_lm(

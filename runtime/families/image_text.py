@@ -179,9 +179,7 @@ class ImageText(PictureLm):
 
     def _see(self, embeds: Any, positions: Any, caches: Sequence[KvCache], **deeper: Any) -> list[Logits]:
         """One call for rows of equal length; the logits after each row's last token."""
-        import torch
-
-        cache, options = self._batch(torch.ones(embeds.shape[:2], dtype=torch.long), caches)
+        cache, options = self._batch([embeds.shape[1]] * len(caches), caches)
         output = self.vendor_model(
             **deeper,
             **options,

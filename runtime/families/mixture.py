@@ -45,7 +45,7 @@ class Mixture(CausalLm):
     def _find_slots(self) -> list[tuple[int, int]]:
         return [(0, 0)]
 
-    def _batch(self, mask: Any, caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
+    def _batch(self, lengths: Sequence[int], caches: Sequence[KvCache]) -> tuple[Any, dict[str, Any]]:
         return caches[0], {}
 
 
