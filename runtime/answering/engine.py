@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from runtime.answering.loaded import Loaded
-from runtime.answering.prompting import begun, budget, measured, prompt_for, rolled
+from runtime.answering.prompting import begun, budget, measured, prompt_for, read_anew, rolled
 from runtime.answering.request import Request, Running
 from runtime.answering.scheduler import Admit, Chunk, Decode, Prefill, Scheduler
 from runtime.answering.steps import Drawn, execute, steps_of, tokens_of
@@ -181,9 +181,7 @@ class Engine:
 
     def _forget(self, command: ForgetConversation) -> None:
         conversation_id = command.conversation_id
-        for request in self._scheduler.take_out(
-            lambda request: request.command.conversation_id == conversation_id
-        ):
+        for request in self._scheduler.take_out(lambda one: one.conversation_id == conversation_id):
             self._finish(request, "cancelled")
         if self._loaded is not None:
             self._loaded.caches.forget(conversation_id)
@@ -242,10 +240,12 @@ class Engine:
 
     def _resume(self, request: Request, slot: int) -> None:
         """Go on where the request gave way."""
-        loaded, _ = self._require(request)
+        loaded, running = self._require(request)
         request.clock.go_on(time.perf_counter_ns())
         with self._call.made_for(request.id):
-            loaded.caches.resume(request, slot)
+            running.cache, intact = loaded.caches.resume(request.conversation_id, slot)
+        if not intact:
+            read_anew(loaded.model, request)
 
     def _compute(self, plan: Prefill | Decode) -> None:
         """Execute a step in one go, and commit what came of it for each request."""

@@ -91,6 +91,16 @@ def begun(model: FamilyModel, fitted: Fit[Prompt], lease: Lease, sampling: Sampl
     )
 
 
+def read_anew(model: FamilyModel, request: Request) -> None:
+    """The KV of a running request is lost: its prompt is read again, with the answer so far behind it."""
+    running = request.running
+    if running is None:
+        return
+    if request.prompt_done:
+        running.prompt = model.continued(running.prompt, request.output_ids[running.prompt.answered :])
+    running.lose_kv()
+
+
 def rolled(model: FamilyModel, request: Request) -> Fit[Prompt] | None:
     """The prompt with which an answer that has filled the context goes on: fewer turns, and itself so far.
 

@@ -1,7 +1,8 @@
 """The KV of a loaded model's conversations: what of it a prompt reuses, where it comes from, and why no more.
 
-It joins the parts that know one thing each: `prefix_cache` which positions are held, `kv_costs` whether
-loading them pays, `reuse` why a prompt differs, `kv_store` what the disk keeps. Used by the model's thread.
+It joins the parts that know one thing each: `prefix_cache` which positions are held, `costs` whether loading
+them pays, `calibration` how long it takes, `reuse` why a prompt differs, `store` what the disk keeps. Used by
+the model's thread.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from runtime.answering.request import Request
 from runtime.config import KvOptions
 from runtime.errors import loses_model
 from runtime.families import kv
@@ -98,13 +97,9 @@ class KvKeeper:
         taken = self._take(conversation_id, prompt)
         if taken.cheaper:
             reuse = replace(reuse, cause="cheaper")
-        try:
-            cache = self.place(conversation_id, slot)
-        except KvRejectedError as error:
-            _log.warning("KV in memory is not used: %s", error)
-            self._caches.forget(conversation_id)
+        cache, intact = self.resume(conversation_id, slot)
+        if not intact:
             taken, reuse = _Taken(), replace(reuse, cause="rejected")
-            cache = self.place(conversation_id, slot)
         self._said[conversation_id] = now
         if self._model.reusable_prefix(prompt, len(prompt.identity)):  # else nothing would ever be reused
             self._changed.add(conversation_id)
@@ -119,23 +114,23 @@ class KvKeeper:
             conversation_id, prompt.identity, lambda length: self._model.reusable_prefix(prompt, length)
         )
 
-    def resume(self, request: Request, slot: int) -> None:
-        """Put a request that gave way on that slot with its cache; what KV is lost is read again."""
-        running, conversation_id = request.running, request.conversation_id
-        assert running is not None
+    def resume(self, conversation_id: str, slot: int) -> tuple[KvCache, bool]:
+        """The conversation's cache on that slot, and whether its KV is what it was.
+
+        KV that cannot be used any more is dropped: the cache is an empty one then.
+        """
         try:
-            running.cache = self.place(conversation_id, slot)
+            return self._place(conversation_id, slot), True
         except KvRejectedError as error:
             _log.warning("KV in memory is not used: %s", error)
-            if request.prompt_done:
-                unread = request.output_ids[running.prompt.answered :]
-                running.prompt = self._model.continued(running.prompt, unread)
             self._caches.forget(conversation_id)
-            running.cache = self.place(conversation_id, slot)
-            running.lose_kv()
+            return self._place(conversation_id, slot), False
 
-    def place(self, conversation_id: str, slot: int) -> KvCache:
-        """The conversation's cache on that slot, its KV loaded if it was in host memory."""
+    def _place(self, conversation_id: str, slot: int) -> KvCache:
+        """The conversation's cache on that slot, its KV loaded if it was in host memory.
+
+        Raises KvRejectedError when that is lost or does not fit.
+        """
         entry = self._caches.open(conversation_id)
         cache = self._model.place(entry.cache, slot)
         self._caches.move(conversation_id, cache)
@@ -299,7 +294,7 @@ class KvKeeper:
         started = time.perf_counter()
         with RECORDER.span("load KV", tokens=held, bytes=record.nbytes, disk=True):
             data = record.checked()
-            cache = self.place(conversation_id, slot)
+            cache = self._place(conversation_id, slot)
             kv.load(cache)
             cache.load_cache_memory_from(str(data))
         self._costs.observe_load(record.nbytes, time.perf_counter() - started, "disk")
@@ -344,7 +339,7 @@ class KvKeeper:
         else:
             self._refused.discard(conversation_id)
 
-    def _lose(self, conversation_id: str, held: Sequence[Any], cause: MissCause) -> None:
+    def _lose(self, conversation_id: str, held: Sequence[Hashable], cause: MissCause) -> None:
         if held:
             HISTORY.note(conversation_id, self._model.info, len(held), cause)
 
