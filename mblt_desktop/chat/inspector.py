@@ -19,7 +19,8 @@ from runtime.settings.table import SETTINGS
 SAVE_DELAY_MS = 400
 _NOT_TAKEN = {
     "conversation": "Empty it: an answer that is to follow it is refused.",
-    "you": "Put it back to its default in Settings, Sampling: an answer that is to follow it is refused.",
+    "you": "Put it back to its default in Settings, Sampling & penalties: an answer that is to follow it is "
+    "refused.",
     "model": "What the model states itself is not applied.",
 }
 """What follows for a value that the model cannot follow, by who set it."""

@@ -61,7 +61,10 @@ def _too_long(info: ModelInfo, sampling: Sampling, fitted: Fit[Prompt]) -> Conte
         said = f"This conversation is {length} tokens long"
     remedy = "Shorten the message, or start a new chat."
     if sampling.context_policy == "stop" and sum(turn.role == "user" for turn in fitted.turns) > 1:
-        remedy = "Shorten the message, start a new chat, or have earlier turns left out (Settings, Sampling)."
+        remedy = (
+            "Shorten the message, start a new chat, or have earlier turns left out (Settings, Sampling & "
+            "penalties)."
+        )
     return ContextFullError(
         f"{said}; {info.title} holds {info.context_length}.",
         remedy=remedy,

@@ -125,8 +125,8 @@ class _Rounds(_OneByOne):
         return SettingError(
             setting.key,
             f"{by_speculation(title)}, but “{setting.title}” is set.",
-            remedy=f"Put “{setting.title}” back to its default, in Settings, Sampling, or in this chat's own "
-            "values, or choose a model without a draft.",
+            remedy=f"Put “{setting.title}” back to its default, in Settings, Sampling & penalties, or in "
+            "this chat's own values, or choose a model without a draft.",
             unharmed="The conversation is unharmed.",
         )
 

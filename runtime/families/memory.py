@@ -10,9 +10,8 @@ from typing import Any
 from runtime.errors import DeviceMemoryError
 from runtime.layout.parts import part_named
 from runtime.layout.request import LayoutRequest
+from runtime.layout.rules import CLUSTERS, CORES_PER_CLUSTER
 
-_CORES = 8
-_CLUSTERS = 2
 _PLACES = ("core_mode", "target_cores", "target_clusters")
 
 
@@ -36,7 +35,7 @@ def remedy(request: LayoutRequest, config: dict[str, Any]) -> str:
     if copies > 1:
         fewer = (copies - 1) * compiled
         return (
-            f"Load it for {fewer} parallel conversations instead of {asked} (Settings, Device layout), "
+            f"Load it for {fewer} parallel conversations instead of {asked} (Settings, Device & layout), "
             "or unload another model first."
         )
     smaller = _smaller_part(request, config) if request.parts else _smaller_layout(request, config)
@@ -63,10 +62,13 @@ def _smaller_layout(request: LayoutRequest, config: dict[str, Any]) -> str:
     if boards > 1:
         return f"on one board instead of {boards}"
     if mode == "single":
-        cores = len(request.target_cores or (own and config.get("target_cores")) or ()) or _CORES
+        cores = len(request.target_cores or (own and config.get("target_cores")) or ())
+        cores = cores or CLUSTERS * CORES_PER_CLUSTER
         return f"on one core instead of {cores}" if cores > 1 else ""
     named = request.target_clusters or (own and config.get("target_clusters")) or ()
-    clusters = _CLUSTERS if mode == "global8" else len(named) or _CLUSTERS
+    clusters = len(named) or CLUSTERS
+    if mode == "global8":
+        return "in global4 mode on one cluster"
     if clusters > 1:
-        return "in global4 mode on one cluster" if mode == "global8" else "on one cluster instead of 2"
+        return f"on one cluster instead of {clusters}"
     return "in single mode on one core"
