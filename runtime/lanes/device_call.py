@@ -1,7 +1,8 @@
-"""What a lane's thread is waiting for the device to do: written by that thread, read by the watchdog."""
+"""What a lane's thread is waiting for the device to do: told by that thread, read by the watchdog."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,9 +29,14 @@ class Waiting:
 
 
 class DeviceCall:
-    """One per lane. Reading and writing an attribute is atomic, so there is no lock."""
+    """One per lane.
+
+    Anybody may read: reading an attribute is atomic. Writing `current` takes the lock: a load's stages may come
+    from threads of the vendor's, and one that comes late must not bring back a call that is over.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.current: Waiting | None = None
         self.wanted = True
         """Cleared from any thread when nobody waits for the lane any more; a load ends at its next stage."""
@@ -47,28 +53,35 @@ class DeviceCall:
     ) -> Iterator[Callable[[str, float | None], None]]:
         """The block loads a model and calls what it is given with every stage (in words) and fraction (0..1).
 
-        That posts the stage, is a sign of life, and raises NotWantedError once nobody waits for the model.
+        That posts the stage, is a sign of life, and raises NotWantedError once nobody waits for the model. It
+        may be called from any thread; when the block is over it does nothing.
         """
 
         def progress(stage: str, fraction: float | None) -> None:
             if not self.wanted:
                 raise NotWantedError(f"{model_id} is not wanted any more.", remedy="Load it again.")
-            self.sign_of_life()
-            post(ModelLoading(model_id, stage, fraction))
+            if self.sign_of_life():
+                post(ModelLoading(model_id, stage, fraction))
 
         with self._waiting(Waiting(time.monotonic_ns(), (), loading=True)):
             yield progress
 
-    def sign_of_life(self) -> None:
-        """Something came back inside a long block; the clock starts again."""
-        current = self.current
-        if current is not None:
-            self.current = replace(current, since_ns=time.monotonic_ns())
+    def sign_of_life(self) -> bool:
+        """Something came back inside a long block, so the clock starts again; False when none is going on."""
+        with self._lock:
+            if self.current is None:
+                return False
+            self.current = replace(self.current, since_ns=time.monotonic_ns())
+            return True
 
     @contextmanager
     def _waiting(self, call: Waiting) -> Iterator[None]:
-        self.current = call
+        self._set(call)
         try:
             yield
         finally:
-            self.current = None
+            self._set(None)
+
+    def _set(self, call: Waiting | None) -> None:
+        with self._lock:
+            self.current = call

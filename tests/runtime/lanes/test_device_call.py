@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+
 import pytest
 
+from runtime.lanes import device_call
 from runtime.lanes.device_call import DeviceCall, NotWantedError, Waiting
 from runtime.messages import Event, ModelLoading
 
@@ -34,4 +38,34 @@ def test_a_load_that_nobody_wants_ends_at_its_next_stage_and_says_no_more() -> N
     with pytest.raises(NotWantedError):
         load()
     assert posted == [ModelLoading("m", "Reading", 0.5)]
+    assert call.current is None
+
+
+def test_a_stage_that_comes_after_the_load_is_over_is_not_told() -> None:
+    call, posted = DeviceCall(), list[Event]()
+    with call.loading("m", posted.append) as progress:
+        pass
+    progress("Loading weights: 3 networks", 0.6)  # by a thread of the vendor's
+    assert posted == []
+    assert call.current is None
+
+
+def test_a_stage_of_another_thread_does_not_bring_back_a_load_that_ends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = DeviceCall()
+    telling, over = threading.Event(), threading.Event()
+
+    def slowly(waiting: Waiting, **changes: int) -> Waiting:
+        telling.set()
+        over.wait(0.2)  # as long as it takes, unless the end has to wait for this
+        return replace(waiting, **changes)
+
+    monkeypatch.setattr(device_call, "replace", slowly)
+    with call.loading("m", lambda _: None) as progress:
+        vendors = threading.Thread(target=progress, args=("Loading weights: 3 networks", 0.6))
+        vendors.start()
+        assert telling.wait(5)
+    over.set()
+    vendors.join()
     assert call.current is None
