@@ -31,8 +31,8 @@ class Waiting:
 class DeviceCall:
     """One per lane.
 
-    Anybody may read: reading an attribute is atomic. Writing `current` takes the lock: a load's stages may come
-    from threads of the vendor's, and one that comes late must not bring back a call that is over.
+    Anybody may read: reading an attribute is atomic. Writing `current` takes the lock: a load's stages may
+    come from threads of the vendor's, and one that comes late must not bring back a call that is over.
     """
 
     def __init__(self) -> None:
