@@ -26,12 +26,13 @@ class Garbage:
     def __init__(self) -> None:
         self._thread: int | None = None
         self._python: Callable[..., int] = gc.collect
-        self._enabled = True
-        """Whether Python collected by itself before."""
+        self._automatic = True
+        """Whether Python collected by itself before anybody stopped it here."""
         self._asked = False
         """Whether another thread wanted everything looked through."""
         self._imports = 0
         self._lock = threading.Lock()
+        """Of `_thread` and `_imports`: each stops Python's own way, and the last one gone brings it back."""
 
     def collect_here(self) -> None:
         """From now on only the calling thread collects: in `look`, or when it asks for it itself.
@@ -39,16 +40,17 @@ class Garbage:
         `gc.collect()` of another thread (the vendor's mixture of experts calls it while it is loaded) is put
         off to the next `look`.
         """
-        self._thread, self._enabled = threading.get_ident(), gc.isenabled()
-        gc.disable()
+        with self._lock:
+            self._stop()
+            self._thread = threading.get_ident()
         gc.collect = self._collect
 
     def collect_anywhere(self) -> None:
         """As before `collect_here`."""
-        self._thread = None
         gc.collect = self._python
-        if self._enabled:
-            gc.enable()
+        with self._lock:
+            self._thread = None
+            self._go_on()
 
     def look(self) -> None:
         """Look through the youngest objects, and now and then through older ones, as Python itself would."""
@@ -71,18 +73,27 @@ class Garbage:
     @contextmanager
     def imported_for_good(self) -> Iterator[None]:
         """The block imports large packages: nothing looks through them, meanwhile or afterwards."""
-        enabled = gc.isenabled()
         with self._lock:
+            self._stop()
             self._imports += 1
-        gc.disable()
         try:
             yield
         finally:
             self.set_aside()
             with self._lock:
                 self._imports -= 1
-            if enabled:
-                gc.enable()
+                self._go_on()
+
+    def _stop(self) -> None:
+        """There will be one more reason why Python does not collect by itself."""
+        if self._thread is None and not self._imports:
+            self._automatic = gc.isenabled()
+        gc.disable()
+
+    def _go_on(self) -> None:
+        """As before, when the last reason is gone."""
+        if self._thread is None and not self._imports and self._automatic:
+            gc.enable()
 
     def _collect(self, generation: int = 2) -> int:
         if threading.get_ident() == self._thread:

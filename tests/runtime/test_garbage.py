@@ -95,6 +95,28 @@ def test_what_was_imported_is_never_looked_through(garbage: Garbage) -> None:
     assert destroyed_in
 
 
+@pytest.mark.parametrize("window_ends_first", [False, True])
+def test_a_window_that_opens_during_an_import_is_the_only_one_to_collect_afterwards_too(
+    window_ends_first: bool,
+) -> None:
+    made = Garbage()
+    gc.enable()
+    importing = made.imported_for_good()
+    importing.__enter__()
+    made.collect_here()
+    if window_ends_first:
+        made.collect_anywhere()
+    else:
+        importing.__exit__(None, None, None)
+    assert not gc.isenabled()
+    if window_ends_first:
+        importing.__exit__(None, None, None)
+    else:
+        made.collect_anywhere()
+    assert gc.isenabled()
+    gc.unfreeze()
+
+
 def test_without_a_window_it_is_pythons_own_way_again() -> None:
     collect, enabled = gc.collect, gc.isenabled()
     made = Garbage()
