@@ -2,8 +2,9 @@
 
 `RECORDER` is always there and costs next to nothing while nobody records: `span` then returns one shared
 object that does nothing. Any thread may call it. While a recording runs, each call appends one tuple to a
-`deque`, whose `append` and `popleft` are documented as thread-safe, so no lock is taken on the way; the
-recorder lane (`runtime.tracing.service`) takes the tuples out and writes them to disk.
+`deque`, whose `append` and `popleft` are documented as thread-safe; so no lock is taken on the way, but where
+a request begins or ends. The recorder lane (`runtime.tracing.service`) takes the tuples out and writes them
+to disk.
 
 Times are `time.perf_counter_ns()` and thread ids `threading.get_native_id()`: on Linux exactly the clock and
 the ids that qbruntime uses, so both merge without arithmetic. Arguments are numbers and short words; the text
@@ -163,6 +164,7 @@ class Recorder:
         """Whether a recording runs. Spans may be opened either way."""
         self._window: Window | None = None
         self._lock = threading.Lock()
+        """Of the requests and the window: what begins or ends just then has both ends in it, or none."""
         self._threads: dict[int, str] = {}
         self._requests: dict[str, tuple[str, str]] = {}
 
@@ -208,25 +210,26 @@ class Recorder:
     def begin_request(self, request_id: str, title: str, kind: str) -> None:
         """Open the request's own track, from submit to finish. The title names it, never quotes it.
 
-        The first to call it for a request wins: the window at the submit, else the engine.
+        Again for one that is open, it does nothing. Once for each request, so it may take the lock.
         """
-        if request_id in self._requests:
-            return
-        if len(self._requests) >= MAX_KNOWN_REQUESTS:
-            self._requests.pop(next(iter(self._requests)), None)
-        self._requests[request_id] = (title, kind)
-        window = self._window
-        if window is not None:
-            now = perf_counter_ns()
-            window.add(_begin(request_id, title, kind, now, {}), now)
+        with self._lock:
+            if request_id in self._requests:
+                return
+            if len(self._requests) >= MAX_KNOWN_REQUESTS:
+                del self._requests[next(iter(self._requests))]
+            self._requests[request_id] = (title, kind)
+            if self._window is not None:
+                now = perf_counter_ns()
+                self._window.add(_begin(request_id, title, kind, now, {}), now)
 
     def end_request(self, request_id: str) -> None:
         """Close the request's track; ending twice, or an unknown one, is harmless."""
-        known = self._requests.pop(request_id, None)
-        window = self._window
-        if window is not None and known is not None:
-            now = perf_counter_ns()
-            window.add((REQUEST_END, known[0], now, 0, threading.get_native_id(), request_id, {}), now)
+        with self._lock:
+            known = self._requests.pop(request_id, None)
+            if self._window is not None and known is not None:
+                now = perf_counter_ns()
+                thread = threading.get_native_id()
+                self._window.add((REQUEST_END, known[0], now, 0, thread, request_id, {}), now)
 
     def name_thread(self, name: str) -> None:
         """Give the calling thread its role, e.g. "Chat engine"; remembered while nobody records."""
@@ -254,7 +257,7 @@ class Recorder:
                     unharmed="The running recording goes on.",
                 )
             window = Window(perf_counter_ns(), max_events, max_seconds)
-            for request_id, (title, kind) in list(self._requests.items()):
+            for request_id, (title, kind) in self._requests.items():
                 began = _begin(request_id, title, kind, window.start_ns, {TRUNCATED: True})
                 window.add(began, window.start_ns)
             self._window = window
@@ -276,7 +279,7 @@ class Recorder:
                 kind, name, start, length, thread, request, args = span.event(now)
                 closing = (kind, name, start, length, thread, request, {**args, TRUNCATED: True})
                 window.add_closing(closing)
-            for request_id, (title, _kind) in list(self._requests.items()):
+            for request_id, (title, _kind) in self._requests.items():
                 window.add_closing((REQUEST_END, title, now, 0, 0, request_id, {TRUNCATED: True}))
             return now
 

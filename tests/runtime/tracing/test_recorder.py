@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from runtime.errors import TraceError
+from runtime.tracing import recorder as tracing_recorder
 from runtime.tracing.recorder import (
     COUNTER,
     NO_SPAN,
@@ -16,6 +18,7 @@ from runtime.tracing.recorder import (
     REQUEST_END,
     SPAN,
     TRUNCATED,
+    HostEvent,
     Recorder,
     Window,
 )
@@ -136,6 +139,25 @@ def test_a_request_that_runs_already_is_recorded_from_the_start(recorder: Record
     assert (begin[0], begin[1], begin[2]) == (REQUEST_BEGIN, "Answer 1", window.start_ns)
     assert begin[6][TRUNCATED] is True
     assert (end[0], end[5]) == (REQUEST_END, "r1")
+
+
+def test_a_request_that_ends_while_the_recording_begins_is_not_left_open_in_it(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder.begin_request("r1", "Answer 1", "chat")
+    ends = threading.Thread(target=recorder.end_request, args=("r1",))
+    written = tracing_recorder._begin
+
+    def slowly(*fields: Any) -> HostEvent:
+        ends.start()
+        ends.join(0.2)  # as long as it takes, unless it has to wait for the beginning
+        return written(*fields)
+
+    monkeypatch.setattr(tracing_recorder, "_begin", slowly)
+    window = recorder.start(max_events=10, max_seconds=60)
+    ends.join()
+    recorder.stop()
+    assert [event[0] for event in window.drain()] == [REQUEST_BEGIN, REQUEST_END]
 
 
 def test_the_first_name_of_a_request_counts_and_ending_twice_is_harmless(
