@@ -1,4 +1,4 @@
-"""What the tests of conversations' KV share."""
+"""What the tests of families share, and those of conversations' KV."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ from typing import Any
 
 import pytest
 
+from runtime.layout.request import LayoutRequest
 from runtime.simulator.build import build_artifact
+from tests.runtime.families import talk as words
 from tests.runtime.families.kv_talk import NAMES, Expected, Talk
 from tests.simulator.checkpoints import greedy, make_checkpoint, plain_model
+
+
+@pytest.fixture
+def talk() -> Iterator[Callable[..., words.Talk]]:
+    """Begins a talk in words with the model of a folder, in a layout if one is given; ends it afterwards."""
+    begun: list[words.Talk] = []
+
+    def begin(folder: Path, *layout: LayoutRequest) -> words.Talk:
+        begun.append(words.Talk(folder, *layout))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.engine.close()
 
 
 @pytest.fixture(scope="module")

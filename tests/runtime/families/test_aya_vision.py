@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.images import load_for_model
 from runtime.layout.request import LayoutRequest, PartLayout
-from runtime.messages import ImagePart, TextPart, Turn
+from runtime.messages import TextPart, Turn
 from runtime.simulator.build import build_artifact
 from tests.runtime.conftest import Networks
+from tests.runtime.families.pictured import plain_answer, user
 from tests.runtime.families.test_image_text import TOKENS, Session, open_session
 from tests.simulator.checkpoints import unsettle
 from tests.simulator.pictures import noise
@@ -85,33 +85,11 @@ def session(checkpoint: Path) -> Iterator[Session]:
     session.engine.close()
 
 
-def asked(text: str, *pictures: Path) -> Turn:
-    return Turn("user", (*(ImagePart(str(path)) for path in pictures), TextPart(text)))
-
-
 def expected(checkpoint: Path, *turns: Turn) -> str:
     from transformers import AyaVisionForConditionalGeneration
 
-    processor = make_processor()
-    paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
-    messages = [
-        {
-            "role": turn.role,
-            "content": [
-                {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
-                for part in turn.parts
-            ],
-        }
-        for turn in turns
-    ]
-    text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    pictures = [load_for_model(path) for path in paths]
-    batch = processor(text=[text], images=pictures or None, return_tensors="pt")
     plain = AyaVisionForConditionalGeneration.from_pretrained(checkpoint).eval()
-    with torch.inference_mode():
-        output = plain.generate(**batch, max_new_tokens=TOKENS, do_sample=False)
-    answer = output[0, batch["input_ids"].shape[1] :]
-    return str(processor.tokenizer.decode(answer, skip_special_tokens=True))
+    return plain_answer(plain, make_processor(), turns, TOKENS)
 
 
 def test_answers_equal_plain_transformers_and_the_second_reuses_the_first(
@@ -121,11 +99,11 @@ def test_answers_equal_plain_transformers_and_the_second_reuses_the_first(
     noise(120, 60).save(pictures[0])
     noise(30, 30, 1).save(pictures[1])
     assert (session.info.kind, session.info.family) == ("image", "aya_vision")
-    first = asked("What?", *pictures)
+    first = user("What?", *pictures)
     one = session.ask(first)
     assert one.text == expected(checkpoint, first)
     assert one.spans.count("encode image") >= 3, "tiles of the wide picture, and the small one"
-    turns = (first, Turn("assistant", (TextPart(one.text),)), asked("And?"))
+    turns = (first, Turn("assistant", (TextPart(one.text),)), user("And?"))
     two = session.ask(*turns)
     assert two.text == expected(checkpoint, *turns)
     assert two.finished.usage.cached >= one.finished.usage.prompt
@@ -135,14 +113,14 @@ def test_answers_equal_plain_transformers_and_the_second_reuses_the_first(
 def test_text_alone_and_another_picture_in_the_same_place(
     session: Session, checkpoint: Path, tmp_path: Path
 ) -> None:
-    alone = session.ask(asked("Hello."))
-    assert alone.text == expected(checkpoint, asked("Hello."))
+    alone = session.ask(user("Hello."))
+    assert alone.text == expected(checkpoint, user("Hello."))
     answers = []
     for seed in range(2):
         path = tmp_path / f"{seed}.png"
         noise(40, 40, seed).save(path)
-        answers.append(session.ask(asked("What?", path), conversation="same").text)
-        assert answers[-1] == expected(checkpoint, asked("What?", path))
+        answers.append(session.ask(user("What?", path), conversation="same").text)
+        assert answers[-1] == expected(checkpoint, user("What?", path))
     assert answers[0] != answers[1]
 
 

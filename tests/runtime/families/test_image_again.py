@@ -14,13 +14,14 @@ import torch
 
 from runtime.families.decode_stream import DecodeStream
 from runtime.images import load_for_model
-from runtime.messages import Finished, ImagePart, TextPart, Turn
+from runtime.messages import Finished, Turn
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
 from tests.runtime.families import test_aya_vision
+from tests.runtime.families.pictured import inputs_of, said, saved, user
 from tests.runtime.families.test_image_text import TOKENS, Session, open_session
-from tests.simulator.pictures import counted, noise
+from tests.simulator.pictures import counted
 
 CONTEXT = 256
 KINDS = ("qwen2_vl", "qwen2_vl static", "qwen3_vl", "qwen3_vl static", "aya_vision")
@@ -42,23 +43,13 @@ class Model:
         return self.side > 0
 
     def batch(self, turns: Sequence[Turn], longest: int) -> Any:
-        messages = [
-            {
-                "role": turn.role,
-                "content": [
-                    {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
-                    for part in turn.parts
-                ],
-            }
-            for turn in turns
-        ]
-        text = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
-        pictures = [load_for_model(path, longest) for path in paths]
-        if self.static:  # by way of 224, as the vendor's processor does
-            size = (self.side, self.side)
-            pictures = [picture.resize((224, 224)).resize(size) for picture in pictures]
-        return self.processor(text=[text], images=pictures or None, return_tensors="pt")
+        def read(path: str) -> Any:
+            picture = load_for_model(path, longest)
+            if self.static:  # by way of 224, as the vendor's processor does
+                return picture.resize((224, 224)).resize((self.side, self.side))
+            return picture
+
+        return inputs_of(self.processor, turns, read)
 
     def answer(
         self, turns: Sequence[Turn], count: int, so_far: Sequence[int] = (), longest: int = 1536
@@ -125,20 +116,6 @@ def session(model: Model) -> Iterator[Session]:
     session = open_session(model.artifact)
     yield session
     session.engine.close()
-
-
-def saved(folder: Path, width: int, height: int, seed: int = 0) -> Path:
-    path = folder / f"{width}x{height}-{seed}.png"
-    noise(width, height, seed).save(path)
-    return path
-
-
-def user(text: str, *pictures: Path) -> Turn:
-    return Turn("user", (*(ImagePart(str(path)) for path in pictures), TextPart(text)))
-
-
-def said(text: str) -> Turn:
-    return Turn("assistant", (TextPart(text),))
 
 
 def lose_kv(session: Session, conversation: str) -> None:

@@ -18,16 +18,8 @@ from runtime.messages import Finished, ModelFailed, Turn
 from runtime.messages.chat import Priority
 from runtime.simulator import artifact as mxq
 from runtime.simulator.build import build_artifact
-from tests.runtime.families.test_image_again import (
-    Model,
-    in_host_memory,
-    lose_kv,
-    make_model,
-    run,
-    said,
-    saved,
-    user,
-)
+from tests.runtime.families.pictured import said, saved, user
+from tests.runtime.families.test_image_again import Model, in_host_memory, lose_kv, make_model, run
 from tests.runtime.families.test_image_text import TOKENS, Session, open_session
 
 ROWS = 3

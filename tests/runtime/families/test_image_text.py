@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from runtime.answering.engine import Engine
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
-from runtime.images import load_for_model
 from runtime.lanes.lane import CancelMarks
 from runtime.layout.request import LayoutRequest
 from runtime.messages import (
@@ -41,6 +39,7 @@ from runtime.simulator.build import build_artifact
 from runtime.tracing.recorder import RECORDER
 from tests.runtime.conftest import Calls
 from tests.runtime.families.numbers import ALWAYS
+from tests.runtime.families.pictured import plain_answer
 from tests.tiny_qwen2_vl import make_checkpoint
 
 TOKENS = 20
@@ -173,26 +172,7 @@ def user(*parts: str) -> Turn:
 
 def reference(models: Models, *turns: Turn) -> str:
     """What plain transformers answers, greedily, to the same conversation."""
-    messages = [
-        {
-            "role": turn.role,
-            "content": [
-                {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
-                for part in turn.parts
-            ],
-        }
-        for turn in turns
-    ]
-    paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
-    prompt = models.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    batch = models.processor(
-        text=[prompt], images=[load_for_model(path) for path in paths] or None, return_tensors="pt"
-    )
-    with torch.inference_mode():
-        tokens = models.plain.generate(**batch, max_new_tokens=TOKENS, do_sample=False)
-    return models.processor.tokenizer.decode(
-        tokens[0, batch["input_ids"].shape[1] :], skip_special_tokens=True
-    )
+    return plain_answer(models.plain, models.processor, turns, TOKENS)
 
 
 # -- answers -------------------------------------------------------------------------------------

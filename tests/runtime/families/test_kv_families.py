@@ -20,11 +20,12 @@ from runtime.config import EngineOptions, KvOptions, RuntimeConfig
 from runtime.families import kv
 from runtime.lanes.lane import CancelMarks
 from runtime.layout.request import LayoutRequest
-from runtime.messages import Event, Finished, Generate, ImagePart, LoadModel, TextDelta, TextPart, Turn
+from runtime.messages import Event, Finished, Generate, LoadModel, TextDelta, Turn
 from runtime.sampling.params import SamplingRequest
 from runtime.simulator.build import build_artifact
 from tests import tiny_qwen2_vl, tiny_qwen3_vl
 from tests.runtime.families.numbers import ALWAYS, turn
+from tests.runtime.families.pictured import said, user
 from tests.runtime.families.talk import save_tokenizer
 from tests.runtime.families.test_aya_vision import write_checkpoint as write_aya
 from tests.runtime.families.test_caption import write_checkpoint as write_blip
@@ -110,20 +111,12 @@ def start(artifacts: Callable[[str], Path], tmp_path: Path) -> Iterator[Callable
         program.engine.close()
 
 
-def said(text: str, *pictures: Path) -> Turn:
-    return Turn("user", (*(ImagePart(str(path)) for path in pictures), TextPart(text)))
-
-
-def answered(text: str) -> Turn:
-    return Turn("assistant", (TextPart(text),))
-
-
 def opening(family: str, folder: Path, seed: int = 0) -> Turn:
     if family in TEXT:
-        return said(FIRST)
+        return user(FIRST)
     path = folder / f"{seed}.png"
     noise(56, 84, seed).save(path)
-    return said("What is in this picture?", path)
+    return user("What is in this picture?", path)
 
 
 @pytest.mark.parametrize("family", [*TEXT, *PICTURES])
@@ -133,9 +126,9 @@ def test_a_conversation_comes_back_from_memory_and_the_time_is_learnt(
     program, name = start(family), f"{family}-{next(NAMES)}"
     first = opening(family, tmp_path)
     text, before = program.ask(name, first)
-    program.ask(f"{name}-other", said("t9 t8"))  # takes the slots
+    program.ask(f"{name}-other", user("t9 t8"))  # takes the slots
     assert program.engine._loaded.caches._costs.load_seconds(1000) is None
-    turns = (first, answered(text), said("t90 t17 t44"))
+    turns = (first, said(text), user("t90 t17 t44"))
     again, finished = program.ask(name, *turns)
     assert program.engine._loaded.caches._costs.load_seconds(1000) > 0
     assert finished.usage.cached >= before.usage.prompt - 1
@@ -148,7 +141,7 @@ def test_every_network_is_loaded_and_saving_the_one_before_is_not_counted(
 ) -> None:
     program, name = start(family), f"{family}-{next(NAMES)}"
     program.ask(name, opening(family, tmp_path))
-    program.ask(f"{name}-other", said("t9 t8"))
+    program.ask(f"{name}-other", user("t9 t8"))
     saved, evict = [0], kv._evict_owner
 
     def slowly(*slot: Any) -> None:
@@ -171,7 +164,7 @@ def test_a_conversation_goes_on_after_the_program_was_killed(
     name, first = f"{family}-{next(NAMES)}", opening(family, tmp_path)
     text, before = start(family, keep_on_disk=True).ask(name, first)
     program = start(family, keep_on_disk=True)
-    turns = (first, answered(text), said("t90 t17 t44"))
+    turns = (first, said(text), user("t90 t17 t44"))
     again, finished = program.ask(name, *turns)
     assert finished.reuse is not None
     assert finished.reuse.from_disk
@@ -179,7 +172,7 @@ def test_a_conversation_goes_on_after_the_program_was_killed(
     fresh = start(family, "fresh")
     assert again == fresh.ask(f"{name}-fresh", *turns)[0]
     # And from the middle of what came from the disk.
-    edited = (first, answered("t5"), said("t90"))
+    edited = (first, said("t5"), user("t90"))
     assert start(family, keep_on_disk=True).ask(name, *edited)[0] == fresh.ask(f"{name}-edited", *edited)[0]
 
 
@@ -220,7 +213,7 @@ def test_both_times_are_measured_around_a_question_and_no_answer_changes(
         assert turn(program.engine)
     first = opening(family, tmp_path)
     text, _ = program.ask(name, first)  # and goes on measuring
-    turns = (first, answered(text), said("t90 t17 t44"))
+    turns = (first, said(text), user("t90 t17 t44"))
     again, finished = program.ask(name, *turns)
     costs = program.engine._loaded.caches._costs
     assert set(costs._prefill) >= {16, 32, 64}

@@ -97,19 +97,24 @@ def replace_unseen(folder: Path, other: Path) -> None:
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
+def rejected_after(
+    change: Callable[[], None], model: Path, data: Path, expected: Expected, name: str
+) -> bool:
+    """Whether the KV that a talk has left on the disk is of no use to the next one, after the change."""
+    for meanwhile in (change, lambda: None):
+        talk = Talk(model, data, expected, keep_on_disk=True)
+        talk.ask(name, QUESTION)
+        talk.lane.engine.close()
+        meanwhile()
+    return (talk.cached, talk.reuse.cause) == (0, "rejected")
+
+
 def test_kv_of_other_shapes_is_not_used_though_the_files_look_the_same(
     checkpoint: Path, folder: Path, expected: Expected, name: str, tmp_path: Path
 ) -> None:
     model, other = Path(shutil.copytree(folder, tmp_path / "model")), tmp_path / "other"
     build_artifact(checkpoint, other, max_batch_size=1, context_length=216, prefill_chunk=16)
-    talk = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
-    talk.ask(name, QUESTION)
-    talk.lane.engine.close()
-    replace_unseen(model, other)
-    again = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
-    again.ask(name, QUESTION)
-    assert (again.cached, again.reuse.cause) == (0, "rejected")
-    again.lane.engine.close()
+    assert rejected_after(lambda: replace_unseen(model, other), model, tmp_path / "data", expected, name)
 
 
 def test_kv_of_another_installed_model_is_not_used_though_its_files_look_the_same(
@@ -127,14 +132,7 @@ def test_kv_of_another_installed_model_is_not_used_though_its_files_look_the_sam
     about = Description("tiny", "Tiny", "chat", "llama", "simulated", "MIT")
     for made in (model, other):
         write_manifest(made, about, Job(lambda _: None))
-    talk = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
-    talk.ask(name, QUESTION)
-    talk.lane.engine.close()
-    replace_unseen(model, other)
-    again = Talk(model, tmp_path / "data", expected, keep_on_disk=True)
-    again.ask(name, QUESTION)
-    assert (again.cached, again.reuse.cause) == (0, "rejected")
-    again.lane.engine.close()
+    assert rejected_after(lambda: replace_unseen(model, other), model, tmp_path / "data", expected, name)
 
 
 def test_what_the_disk_keeps_is_loaded_if_that_beats_computing(start: Callable[..., Talk], name: str) -> None:

@@ -14,7 +14,8 @@ from runtime.errors import ImageError, RequestError
 from runtime.families.pictures import Album, Seen, with_pictures
 from runtime.messages import Failed, MeasurePrompt, PromptMeasured, Turn
 from runtime.sampling.params import SamplingRequest
-from tests.runtime.families.test_image_again import Model, make_model, run, saved, user
+from tests.runtime.families.pictured import saved, user
+from tests.runtime.families.test_image_again import Model, make_model, run
 from tests.runtime.families.test_image_text import Session, open_session
 from tests.simulator.pictures import noise
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from PIL import Image
 
-from runtime.images import load_for_model
-from runtime.messages import Failed, ImagePart, TextPart, Turn
+from runtime.messages import Failed, TextPart, Turn
 from runtime.simulator.build import build_artifact
+from tests.runtime.families.pictured import plain_answer, saved, user
 from tests.runtime.families.test_image_text import TOKENS, Session, open_session
 from tests.simulator.pictures import noise
 from tests.tiny_qwen3_vl import make_checkpoint
@@ -52,35 +51,8 @@ def session(request: pytest.FixtureRequest, models: Models) -> Iterator[Session]
     session.engine.close()
 
 
-def asked(text: str, *pictures: Path) -> Turn:
-    return Turn("user", (*(ImagePart(str(path)) for path in pictures), TextPart(text)))
-
-
 def expected(models: Models, *turns: Turn) -> str:
-    paths = [part.path for turn in turns for part in turn.parts if isinstance(part, ImagePart)]
-    messages = [
-        {
-            "role": turn.role,
-            "content": [
-                {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
-                for part in turn.parts
-            ],
-        }
-        for turn in turns
-    ]
-    text = models.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    pictures = [load_for_model(path) for path in paths]
-    batch = models.processor(text=[text], images=pictures or None, return_tensors="pt")
-    with torch.inference_mode():
-        output = models.plain.generate(**batch, max_new_tokens=TOKENS, do_sample=False)
-    answer = output[0, batch["input_ids"].shape[1] :]
-    return str(models.processor.tokenizer.decode(answer, skip_special_tokens=True))
-
-
-def saved(folder: Path, width: int, height: int, seed: int = 0) -> Path:
-    path = folder / f"{width}x{height}-{seed}.png"
-    noise(width, height, seed).save(path)
-    return path
+    return plain_answer(models.plain, models.processor, turns, TOKENS)
 
 
 @pytest.mark.parametrize("session", ["bundled", "split"], indirect=True)
@@ -88,18 +60,16 @@ def test_answers_equal_plain_transformers_and_the_second_reuses_the_first(
     session: Session, models: Models, tmp_path: Path
 ) -> None:
     wide, small = saved(tmp_path, 196, 84), saved(tmp_path, 64, 140, seed=1)
-    first = asked(QUESTION, wide, small)
+    first = user(QUESTION, wide, small)
     one = session.ask(first)
     assert one.text == expected(models, first)
     assert one.spans.count("encode image") == 2
-    turns = (first, Turn("assistant", (TextPart(one.text),)), asked("And now?"))
+    turns = (first, Turn("assistant", (TextPart(one.text),)), user("And now?"))
     two = session.ask(*turns)
     assert two.text == expected(models, *turns)
     assert two.finished.usage.cached >= one.finished.usage.prompt
     assert "encode image" not in two.spans
-    assert session.ask(asked("No picture."), conversation="text").text == expected(
-        models, asked("No picture.")
-    )
+    assert session.ask(user("No picture."), conversation="text").text == expected(models, user("No picture."))
 
 
 @pytest.fixture(scope="module")
@@ -134,25 +104,25 @@ def roomy(models: Models) -> Iterator[Session]:
 def test_a_picture_has_4096_patches_at_most(
     roomy: Session, models: Models, tmp_path: Path, size: tuple[int, int], tokens: int
 ) -> None:
-    around = roomy.ask(asked("?", saved(tmp_path, 64, 64))).finished.usage.prompt - 4
+    around = roomy.ask(user("?", saved(tmp_path, 64, 64))).finished.usage.prompt - 4
     picture = saved(tmp_path, *size)
-    outcome = roomy.ask(asked("?", picture), conversation=str(size))
+    outcome = roomy.ask(user("?", picture), conversation=str(size))
     assert outcome.finished.usage.prompt == around + tokens
     if size == (1024, 1024):
-        assert outcome.text == expected(models, asked("?", picture)), "nothing was lost at the limit"
+        assert outcome.text == expected(models, user("?", picture)), "nothing was lost at the limit"
 
 
 def test_each_of_several_pictures_has_4096_patches_at_most(roomy: Session, tmp_path: Path) -> None:
-    around = roomy.ask(asked("?", *[saved(tmp_path, 64, 64)] * 2)).finished.usage.prompt - 2 * 4
+    around = roomy.ask(user("?", *[saved(tmp_path, 64, 64)] * 2)).finished.usage.prompt - 2 * 4
     large = [saved(tmp_path, 1536, 1536, seed) for seed in range(2)]
-    outcome = roomy.ask(asked("?", *large))
+    outcome = roomy.ask(user("?", *large))
     assert outcome.finished.usage.prompt == around + 2 * 1024
     assert outcome.patches == [4096, 4096], "one call of the network for each"
 
 
 def test_a_large_picture_leaves_room_in_a_small_context(session: Session, tmp_path: Path) -> None:
     Image.new("RGB", (3000, 2000), "navy").save(tmp_path / "large.png")
-    outcome = session.ask(asked("?", tmp_path / "large.png"))
+    outcome = session.ask(user("?", tmp_path / "large.png"))
     assert 256 < outcome.finished.usage.prompt < session.info.context_length
 
 
@@ -167,7 +137,7 @@ def test_the_vendors_processor_keeps_to_the_networks_limit(models: Models) -> No
 @pytest.mark.parametrize("session", ["static"], indirect=True)
 def test_a_static_model_looks_at_one_picture(session: Session, tmp_path: Path) -> None:
     pictures = [saved(tmp_path, 200, 100, seed=seed) for seed in range(2)]
-    assert session.ask(asked(QUESTION, pictures[0])).finished.usage.completion > 0
-    refused = session.ask(asked(QUESTION, *pictures)).end
+    assert session.ask(user(QUESTION, pictures[0])).finished.usage.completion > 0
+    refused = session.ask(user(QUESTION, *pictures)).end
     assert isinstance(refused, Failed)
     assert "one picture at a time" in refused.error.summary

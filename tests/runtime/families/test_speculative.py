@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,19 +51,6 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
         build_artifact(base, folder / "out", draft_dir=draft, context_length=192, prefill_chunk=16)
         made[family] = Pair(base, folder / "out")
     return made
-
-
-@pytest.fixture
-def talk() -> Iterator[Callable[..., Talk]]:
-    begun: list[Talk] = []
-
-    def begin(folder: Path, *layout: LayoutRequest) -> Talk:
-        begun.append(Talk(folder, *layout))
-        return begun[-1]
-
-    yield begin
-    for one in begun:
-        one.engine.close()
 
 
 Begin = Callable[..., Talk]

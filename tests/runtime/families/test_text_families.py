@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,19 +36,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_tokenizer(source)
         build_artifact(source, root / family / "artifact", context_length=160, prefill_chunk=16)
     return root
-
-
-@pytest.fixture
-def talk() -> Iterator[Callable[..., Talk]]:
-    begun: list[Talk] = []
-
-    def begin(folder: Path, *layout: LayoutRequest) -> Talk:
-        begun.append(Talk(folder, *layout))
-        return begun[-1]
-
-    yield begin
-    for one in begun:
-        one.engine.close()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -18,7 +18,8 @@ from mblt_desktop.store.store import Store
 from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, LoadModel, ModelInfo, Queued, TextDelta
 from runtime.simulator.build import build_artifact
-from tests.runtime.families.test_image_again import CONTEXT, Model, make_model, saved, user
+from tests.runtime.families.pictured import saved, user
+from tests.runtime.families.test_image_again import CONTEXT, Model, make_model
 from tests.ui.image.conftest import on_the_real_runtime
 
 QUESTION, NOW = "What is it?", "And this, now?"
