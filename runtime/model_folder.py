@@ -59,6 +59,16 @@ def loading(folder: Path, files: str) -> Iterator[None]:
         raise _damaged(folder, f"{files} cannot be used", detail) from error
 
 
+@contextmanager
+def stated_in(folder: Path) -> Iterator[None]:
+    """The block uses what the folder's files state; a value of a wrong kind becomes a ModelDamagedError."""
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
+        detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        raise _damaged(folder, "a value in config.json or generation_config.json is wrong", detail) from error
+
+
 def _compiled_models(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and value of all that names one, in the configurations of submodels too."""
     waiting: list[Mapping[str, Any]] = [config]

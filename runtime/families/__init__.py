@@ -11,7 +11,7 @@ from runtime.families.base import FamilyModel, Progress
 from runtime.families.memory import smaller_advised
 from runtime.lanes.building import building
 from runtime.layout.request import LayoutRequest
-from runtime.model_folder import read_object, require_plain_files
+from runtime.model_folder import read_object, require_plain_files, stated_in
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
 _MIXTURE = ("qwen3_moe",)
@@ -58,7 +58,7 @@ def load_model(
     """Load the artifact in `folder` with the adapter of its family; heavy imports happen here."""
     family = family_of(folder)
     require_plain_files(folder, read_config(folder))
-    with building(progress), smaller_advised(folder, layout):
+    with building(progress), smaller_advised(folder, layout), stated_in(folder):
         return _load(model_id, folder, family, layout, device, progress)
 
 

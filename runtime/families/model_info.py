@@ -27,6 +27,9 @@ SAMPLING_KEYS = {
 """What of generation_config.json counts, each with our name for it: what vLLM takes from there, and the two
 penalties that transformers does not have."""
 
+_MOST_TOKENS = 2**31
+"""No vocabulary has as many; what the vendor's classes are given must fit into a tensor."""
+
 
 def model_info(
     model_id: str,
@@ -96,11 +99,11 @@ def sampling_defaults(folder: Path) -> dict[str, float | int]:
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends an answer: the generation config's, the tokenizer's."""
-    found: set[int] = set()
+    """Every token that ends an answer: the generation config's, the tokenizer's. What is no token is none."""
+    found: list[Any] = []
     for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
-        found.update(value if isinstance(value, list) else [] if value is None else [value])
-    return frozenset(found)
+        found += value if isinstance(value, list) else [value]
+    return frozenset(one for one in found if type(one) is int and 0 <= one < _MOST_TOKENS)
 
 
 def _is_taken(key: str, value: float) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 DEFAULT_CHUNK = 128
 LARGEST_BATCH_CHUNK = 128
+_TOO_LONG = 10
+"""Digits; of some thousands Python makes no number at all."""
 
 
 def chunk_of(model: Any) -> int:
@@ -45,7 +47,8 @@ def _from_map(stated: Mapping[object, object], core_mode: str) -> int | None:
 
 def _positive(value: object) -> int | None:
     if isinstance(value, str):
-        value = int(value) if value.strip().isascii() and value.strip().isdigit() else None
+        digits = value.strip()
+        value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < _TOO_LONG else None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     usable = isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -91,12 +91,9 @@ def resolve(request: SamplingRequest, model_defaults: Mapping[str, float | int])
         **number,
         "top_k": max(0, int(number["top_k"])),
         "min_tokens": int(number["min_tokens"]),
-        "seed": secrets.randbits(32) if request.seed is None else request.seed,
+        "seed": secrets.randbits(32) if request.seed is None else _checked("seed", request.seed),
         "max_tokens": None if longest is None else int(longest),
-        "stop": request.stop,
-        "apply_penalties": request.apply_penalties,
-        "context_policy": request.context_policy,
-        "report_candidates": request.report_candidates,
+        **{name: _checked(name, getattr(request, name)) for name in _NO_NUMBERS},
     }
     if longest is not None and number["min_tokens"] > longest:
         raise SettingError(
@@ -122,6 +119,7 @@ _NUMBERS = (
     "frequency_penalty",
     "min_tokens",
 )
+_NO_NUMBERS = ("stop", "apply_penalties", "context_policy", "report_candidates")
 
 
 def _number(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> float:
@@ -135,7 +133,7 @@ def _given(name: str, request: SamplingRequest, model_defaults: Mapping[str, flo
     """The request's value, else the model's; None when neither says one."""
     given = getattr(request, name)
     value = model_defaults.get(name) if given is None else given
-    return None if value is None else _checked(name, value)
+    return None if value is None else cast("float", _checked(name, value))
 
 
 def _source(name: str, request: SamplingRequest, model_defaults: Mapping[str, float | int]) -> ValueSource:
@@ -146,8 +144,8 @@ def _source(name: str, request: SamplingRequest, model_defaults: Mapping[str, fl
     return "model" if name in model_defaults else "default"
 
 
-def _checked(name: str, value: float) -> float:
-    return cast("float", SETTINGS[f"sampling.{name}"].check(value))
+def _checked(name: str, value: object) -> SampledValue:
+    return cast("SampledValue", SETTINGS[f"sampling.{name}"].check(value))
 
 
 def bad_logits(

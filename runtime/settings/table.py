@@ -91,7 +91,7 @@ _SAMPLING = (
     Setting(
         "sampling.repetition_penalty", "number", None, "Repetition penalty",
         "Above 1 makes words that already occurred in prompt or answer less likely. 1 turns it off.",
-        minimum=0.0, maximum=2.0, above_minimum=True, step=0.05, unset=_MODEL, fallback=1.0,
+        minimum=0.01, maximum=2.0, step=0.05, unset=_MODEL, fallback=1.0,
         cli_option="--repetition-penalty", takes_effect=_NEXT_ANSWER,
     ),
     Setting(

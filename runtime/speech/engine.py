@@ -14,7 +14,7 @@ from runtime.families.base import Progress
 from runtime.families.memory import smaller_advised
 from runtime.lanes.building import building
 from runtime.messages import LoadSpeech, ModelInfo, Segment
-from runtime.model_folder import read_object, require_plain_files
+from runtime.model_folder import read_object, require_plain_files, stated_in
 
 TAIL_SECONDS = 0.5
 """Silence after a window; without it a speech model changes or drops the last word."""
@@ -75,17 +75,17 @@ def load_engine(command: LoadSpeech, config: RuntimeConfig, progress: Progress) 
     if family == "mobilint-whisper":
         from runtime.speech.npu_whisper import load_npu_whisper
 
-        with building(progress), smaller_advised(folder, command.layout):
+        with building(progress), smaller_advised(folder, command.layout), stated_in(folder):
             return load_npu_whisper(command, config.device, progress)
     if family == "mobilint-lfm2_audio":
         from runtime.speech.npu_lfm2_audio import load_npu_lfm2_audio
 
-        with building(progress), smaller_advised(folder, command.layout):
+        with building(progress), smaller_advised(folder, command.layout), stated_in(folder):
             return load_npu_lfm2_audio(command, config.device, progress)
     if family == "mobilint-qwen3_asr":
         from runtime.speech.npu_qwen3_asr import load_npu_qwen3_asr
 
-        with building(progress), smaller_advised(folder, command.layout):
+        with building(progress), smaller_advised(folder, command.layout), stated_in(folder):
             return load_npu_qwen3_asr(command, config.device, progress)
     raise ModelUnsupportedError(
         f"{folder.name} is not a speech model that can be run here (its type is “{family}”).",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import LayoutError, ModelDamagedError
-from runtime.model_folder import loading, read_object, require_plain_files
+from runtime.model_folder import loading, read_object, require_plain_files, stated_in
 
 
 def test_a_file_too_large_for_a_configuration_is_not_read_into_memory(tmp_path: Path) -> None:
@@ -46,3 +46,8 @@ def test_a_lack_of_memory_is_not_the_folders_fault(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_left_to_who_needs_the_file(tmp_path: Path) -> None:
     (tmp_path / "README.md").symlink_to(tmp_path / "gone")
     require_plain_files(tmp_path, {})
+
+
+def test_a_fault_that_is_not_about_values_is_not_the_folders_either(tmp_path: Path) -> None:
+    with pytest.raises(ImportError), stated_in(tmp_path):
+        raise ImportError("no such package")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from runtime import simulator
 from runtime.layout.request import LayoutRequest, PartLayout
 from runtime.messages import Failed, Finished, Generate, ImagePart, TextDelta, TextPart, Turn
 from runtime.messages.chat import Priority
@@ -163,3 +166,16 @@ def test_the_two_networks_run_where_each_is_put(checkpoint: Path, talk: Talk, ne
     other = Talk(checkpoint.parent / "artifact", LayoutRequest(parts=parts))
     assert networks() == {"vision": ("Single", ["0:3"]), "text": ("Single", ["1:2"])}
     other.engine.close()
+
+
+def test_a_configuration_without_the_token_that_ends_a_description_is_named(
+    talk: Talk, checkpoint: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(checkpoint.parent / "artifact", tmp_path / "spoilt"))
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["sep_token_id"] = None
+    (folder / "config.json").write_text(json.dumps(config))
+    before = simulator.usage()[0].memory_used
+    spoilt = Talk(folder)
+    assert f"The model folder {folder} is damaged: a value in config.json" in spoilt.refusal
+    assert simulator.usage()[0].memory_used == before

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from runtime.catalog.manifest import MANIFEST
-from runtime.families.model_info import sampling_defaults, title_of
+from runtime.families.model_info import eos_ids, sampling_defaults, title_of
 from runtime.sampling.params import SamplingRequest
 from runtime.sampling.sampler import resolve
 
@@ -50,3 +52,20 @@ def test_a_folder_without_a_whole_manifest_is_called_by_its_own_name(
 def test_an_installed_model_is_called_as_its_manifest_says(demo_models: Path) -> None:
     folder = demo_models / "whisper-tiny.en-sim"
     assert title_of(folder) == json.loads((folder / MANIFEST).read_text())["title"] == "Whisper tiny.en"
+
+
+@pytest.mark.parametrize(
+    ("stated", "ends"),
+    [
+        (7, {3, 7}),
+        ([7, 8], {3, 7, 8}),
+        (None, {3}),
+        ("end", {3}),
+        (["end", 7, None, [8], 1.5, True], {3, 7}),
+        ({"id": 7}, {3}),
+        ([-1, 10**30], {3}),
+    ],
+)
+def test_only_what_can_be_a_token_ends_an_answer(stated: Any, ends: set[int]) -> None:
+    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=stated))
+    assert eos_ids(model, SimpleNamespace(eos_token_id=3)) == ends

@@ -39,6 +39,7 @@ from tests.tiny_qwen2_vl import make_checkpoint as make_image_checkpoint
         (-5, "single", 128),
         (True, "single", 128),
         ("many", "single", 128),
+        ("9" * 5000, "single", 128),
         (0.5, "single", 128),
         ([256], "single", 128),
         ({}, "auto", 128),

@@ -121,14 +121,21 @@ def test_numbers_no_token_can_be_drawn_from(bad: float) -> None:
         ("top_p", 1.1),
         ("min_p", 2.0),
         ("repetition_penalty", 0.0),
+        ("repetition_penalty", 1e-37),  # float32 holds no score divided by that
         ("presence_penalty", 3.0),
         ("frequency_penalty", -2.5),
         ("max_tokens", 0),
+        ("seed", 1.5),
+        ("seed", "seven"),
+        ("stop", (1,)),
+        ("context_policy", "guess"),
+        ("apply_penalties", "no"),
+        ("report_candidates", 3),
     ],
 )
-def test_values_out_of_range_are_named(key: str, value: float) -> None:
+def test_values_out_of_range_are_named(key: str, value: object) -> None:
     with pytest.raises(SettingError) as caught:
-        resolve(SamplingRequest(**{key: value}), {})
+        resolve(SamplingRequest(**{key: value}), {})  # type: ignore[arg-type]
     assert caught.value.setting == f"sampling.{key}"
     assert caught.value.remedy
 
