@@ -11,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from runtime.device.launches import taken_back_on_failure
 
@@ -25,7 +24,7 @@ class Turn:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._owner: int | None = None
-        self._data_type: Any = None
+        """The thread, by `threading.get_ident()`."""
 
     def take(self, seconds: float) -> bool:
         """Have the turn, waiting at most so long for it; False when somebody else still has it."""
@@ -33,7 +32,6 @@ class Turn:
             if not self._changed.wait_for(lambda: self._owner is None, seconds):
                 return False
             self._owner = threading.get_ident()
-            self._data_type = sys.modules["torch"].get_default_dtype() if "torch" in sys.modules else None
             return True
 
     def give_back(self) -> None:
@@ -42,17 +40,17 @@ class Turn:
 
     def take_away(self, thread: int) -> None:
         """That thread does not come back, so what it had changed is undone. Nothing if it is not its turn."""
-        data_type = self._end(thread)
-        if data_type is not None:
-            sys.modules["torch"].set_default_dtype(data_type)
+        if self._end(thread):
+            _restore_data_type()
 
-    def _end(self, thread: int) -> Any:
+    def _end(self, thread: int) -> bool:
+        """Whether it was that thread's turn."""
         with self._changed:
             if self._owner != thread:
-                return None
-            self._owner, data_type = None, self._data_type
+                return False
+            self._owner = None
             self._changed.notify_all()
-            return data_type
+            return True
 
 
 TURN = Turn()
@@ -73,6 +71,17 @@ def building(progress: Callable[[str, float | None], None]) -> Iterator[None]:
         raise
     finally:
         TURN.give_back()
+
+
+def _restore_data_type() -> None:
+    """New tensors are float32 again, as torch begins with.
+
+    torch may be in the middle of being imported by any thread, and then has no functions yet. To import it
+    here would be to wait for that thread, which perhaps hangs.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and not getattr(torch.__spec__, "_initializing", False):
+        torch.set_default_dtype(torch.float32)
 
 
 def drop_what_it_holds(error: BaseException) -> None:
