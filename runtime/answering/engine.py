@@ -176,8 +176,7 @@ class Engine:
         if loaded is None:
             return
         with self._call.made_for():
-            loaded.caches.close(save=save)
-            loaded.model.dispose()
+            loaded.dispose(save=save)
 
     def _forget(self, command: ForgetConversation) -> None:
         conversation_id = command.conversation_id

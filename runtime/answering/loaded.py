@@ -17,3 +17,13 @@ class Loaded:
     steps: Steps
     caches: KvKeeper
     """The KV of its conversations."""
+
+    def dispose(self, *, save: bool) -> None:
+        """Give the device back; `save`: the disk first gets what it should keep of the conversations.
+
+        Raises what caches or model raise, but the model is given back in any case.
+        """
+        try:
+            self.caches.close(save=save)
+        finally:
+            self.model.dispose()

@@ -27,8 +27,17 @@ def new_slot_cache(model: Any, slot: tuple[int, int] = (0, 0)) -> KvCache:
 
 
 def dispose_model(model: Any) -> None:
-    """Dispose every submodel that can be: composite wrappers have no `dispose` of their own."""
+    """Dispose every submodel that can be: composite wrappers have no `dispose` of their own.
+
+    One that fails keeps none of the others on the device. Raises the first failure, when all had their turn.
+    """
+    failures: list[Exception] = []
     for module in model.modules():
         dispose = getattr(module, "dispose", None)
         if callable(dispose):
-            dispose()
+            try:
+                dispose()
+            except Exception as error:  # noqa: BLE001 - the vendor's, of any class; raised below
+                failures.append(error)
+    if failures:
+        raise failures[0]

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.errors import DeviceError, DeviceLostError, DeviceMemoryError
 from runtime.families.base import Logits, PromptChunk
-from runtime.messages import Failed, Finished, Generate, ModelFailed, TextPart, Turn
+from runtime.messages import Failed, Finished, Generate, ModelFailed, TextPart, Turn, UnloadModel
 from runtime.messages.chat import Priority
 from runtime.sampling.params import SamplingRequest
 from runtime.tracing.recorder import RECORDER
@@ -142,6 +142,21 @@ def test_a_model_that_cannot_be_given_back_is_reported_all_the_same(
     with pytest.raises(OSError, match="gone"):
         bench.run()
     assert [event.error.code for event in bench.of(ModelFailed)] == ["device.lost"]
+
+
+def test_a_cache_that_cannot_be_given_back_does_not_keep_the_model_on_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Picky()
+    bench = begin(model, tmp_path, "a")
+
+    def refuse(_cache: ScriptedCache) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr(ScriptedCache, "discard", refuse)
+    with pytest.raises(OSError, match="gone"):
+        bench.engine.handle(UnloadModel("scripted"))
+    assert model.disposed
 
 
 def test_the_time_without_a_slot_counts_as_waiting_and_not_as_writing(tmp_path: Path) -> None:
