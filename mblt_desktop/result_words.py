@@ -17,6 +17,8 @@ _REASONS: dict[StopReason, str] = {
 def result_facts(result: Result, *made_by: str) -> list[str]:
     """What is known about how an answer came out, and last the model and device that made it, if known."""
     facts = []
+    if result.reason == "cancelled" and result.usage is not None and not result.usage.prompt:
+        return ["stopped: by you, before it began"]
     if result.usage is not None and result.timings is not None:
         usage = result.usage
         rate = result.timings.tokens_per_second(usage.completion)

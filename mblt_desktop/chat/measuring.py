@@ -83,6 +83,8 @@ class PromptMeter(QObject):
         usage = answers[-1].result.usage if answers else None
         loaded = self._models.loaded
         total = loaded.context_length if loaded is not None else None
+        if usage is not None and not usage.prompt:
+            usage = None  # stopped before it began: nothing was counted
         self._composer.set_tokens(usage.prompt + usage.completion if usage is not None else None, total)
         self._composer.set_notice("")
 

@@ -68,6 +68,8 @@ class Transcript(QTextBrowser):
         self._branch_of: Callable[[Message], Branch] = lambda _: Branch()
         self._views: list[MessageView] = []
         self._pending: dict[str, list[str]] = {}
+        self._statuses: dict[str, str] = {}
+        """What answers wait for, those of other conversations too: they may be shown, or be drawn anew."""
         self._last_flush = 0.0
         self._gate = GATE_MS / 1000
         self._timer = QTimer(self, singleShot=True)
@@ -139,7 +141,11 @@ class Transcript(QTextBrowser):
         self._gate = max(GATE_MS / 1000, 3 * (self._last_flush - begin))
 
     def set_status(self, message_id: str, text: str) -> None:
-        """Say under an answer what it waits for."""
+        """Say under an answer what it waits for, now or when it is shown; empty when it is written on."""
+        if text:
+            self._statuses[message_id] = text
+        else:
+            self._statuses.pop(message_id, None)
         view = self._view(message_id)
         if view is not None:
             self._edit(view, lambda: view.set_status(text))
@@ -147,6 +153,7 @@ class Transcript(QTextBrowser):
     def finish(self, message_id: str) -> None:
         """An answer is over; draw the rest of it, its facts and its actions."""
         self.flush()
+        self._statuses.pop(message_id, None)
         view = self._view(message_id)
         if view is not None:
             self._edit(view, view.finish)
@@ -191,6 +198,7 @@ class Transcript(QTextBrowser):
         """Write a message behind all others; `cursor` is at the end of the document."""
         cursor.insertBlock(QTextBlockFormat(), QTextCharFormat())
         view = MessageView(self._canvas, message, self._branch_of(message), cursor)
+        view.set_status(self._statuses.get(message.id, ""))
         if self._views:
             self._views[-1].next_start = view.start
         self._views.append(view)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from runtime.errors import ErrorInfo
-from runtime.messages import Failed, Generate, MeasurePrompt, PromptMeasured, TextPart, Turn
+from runtime.messages import (
+    Failed,
+    Finished,
+    Generate,
+    MeasurePrompt,
+    PromptMeasured,
+    TextPart,
+    Timings,
+    Turn,
+    Usage,
+)
 from tests.ui.chat.conftest import MODEL
 
 
@@ -124,3 +134,12 @@ def test_another_policy_in_the_settings_is_measured_anew(qtbot, pane, host, cont
     reply(qtbot, pane, host, asked(qtbot, host), 2100, fits=False)
     context.preferences.set("sampling.context_policy", "rolling")
     assert asked(qtbot, host, 2).sampling.context_policy == "rolling"
+
+
+def test_an_answer_stopped_before_it_began_counts_nothing(qtbot, pane, host, script):
+    request = script.ask("Tell me a story")
+    pane.composer.stop.click()
+    nothing = Timings(0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1)
+    host.post(Finished(request, "cancelled", Usage(0, 0, 0), nothing, ""))
+    qtbot.waitUntil(lambda: not pane.session.runs)
+    assert "tokens used" not in pane.composer.tokens.text()

@@ -77,6 +77,21 @@ def test_streamed_and_loaded_answers_look_the_same(transcript: Transcript):
     assert transcript.document().size().height() == heights
 
 
+def test_what_an_answer_waits_for_is_said_until_it_is_written_on(transcript: Transcript):
+    answer = start(transcript)
+    turns = [Message("c", "user", "Question"), answer]
+    transcript.set_status(answer.id, "Waiting: 2 before this one")
+    transcript.show_messages(settled("Another chat."), lambda _: Branch())
+    transcript.set_status(answer.id, "Waiting: 1 before this one")
+    transcript.show_messages(turns, lambda _: Branch())
+    assert "Waiting: 1 before this one" in transcript.toPlainText()
+    transcript.resize(500, 600)  # written anew for another width
+    assert "Waiting: 1 before this one" in transcript.toPlainText()
+    transcript.set_status(answer.id, "")
+    transcript.show_messages(turns, lambda _: Branch())
+    assert "Waiting" not in transcript.toPlainText()
+
+
 def test_the_first_text_is_drawn_at_once_and_the_rest_at_most_every_gate(transcript, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(transcript_module.time, "monotonic", lambda: clock[0])
