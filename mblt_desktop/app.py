@@ -35,11 +35,18 @@ from mblt_desktop.settings.preferences import Preferences
 from mblt_desktop.store.store import Store
 from mblt_desktop.theme import ThemeMode, apply_theme
 from runtime.config import DeviceChoice
-from runtime.errors import StorageError
+from runtime.errors import ErrorInfo, StorageError
 from runtime.garbage import GARBAGE
 from runtime.lanes.thread import RuntimeBridge
 from runtime.layout.from_settings import with_parts
-from runtime.messages import Event, JobFinished, LaneFaulted, SetEngineOptions
+from runtime.messages import (
+    Event,
+    JobFinished,
+    LaneFaulted,
+    ModelFailed,
+    ModelLoaded,
+    SetEngineOptions,
+)
 from runtime.settings.table import ENGINE_KEYS, engine_options
 from runtime.tracing.recorder import RECORDER
 
@@ -74,6 +81,8 @@ class Application(QObject):
             devices=self.devices,
         )
         self.window = MainWindow(self.context)
+        self._lost: dict[str, list[ErrorInfo]] = {}
+        """Why a model could not be loaded or was lost, by its id, until it is loaded again."""
         self._connect()
         self._show_problems()
 
@@ -86,6 +95,8 @@ class Application(QObject):
         self.store.write_recovered.connect(self._on_write_recovered)
         self.devices.device_failed.connect(self.window.show_error)
         self.dispatcher.lane_faulted.connect(self._on_lane_faulted)
+        self.dispatcher.model_failed.connect(self._on_model_failed)
+        self.dispatcher.model_loaded.connect(self._on_model_loaded)
 
     def _show_problems(self) -> None:
         """What had to be put aside or left out while starting."""
@@ -134,6 +145,16 @@ class Application(QObject):
         for kind in StorageError.__subclasses__():
             self.window.notices.dismiss(kind.code)
         self.window.toast("Everything is saved again")
+
+    @Slot(object)
+    def _on_model_failed(self, event: ModelFailed) -> None:
+        self._lost.setdefault(event.model_id, []).append(event.error)
+
+    @Slot(object)
+    def _on_model_loaded(self, event: ModelLoaded) -> None:
+        """What a model was lost for is over when it is there again."""
+        for error in self._lost.pop(event.info.model_id, []):
+            self.window.notices.take_back(error)
 
     @Slot(object)
     def _on_lane_faulted(self, event: LaneFaulted) -> None:

@@ -45,6 +45,11 @@ class Notices(QWidget):
             if banner.error is not None and banner.error.code == code:
                 self._remove(banner)
 
+    def take_back(self, error: ErrorInfo) -> None:
+        """Take away a failure that is over; the user may have done so already."""
+        for banner in [known for known in self._banners if known.error == error]:
+            self._remove(banner)
+
     @Slot()
     def _on_dismissed(self) -> None:
         for banner in [known for known in self._banners if known.error is None]:

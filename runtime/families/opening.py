@@ -14,6 +14,7 @@ from runtime.errors import ModelIncompleteError
 from runtime.families.base import Progress
 from runtime.families.config_layout import layout_named
 from runtime.families.faults import device_faults
+from runtime.families.model_info import title_of
 from runtime.layout.check import validate_for
 from runtime.layout.request import LayoutRequest, NormalisedLayout, from_pretrained_kwargs
 from runtime.model_folder import loading
@@ -68,7 +69,7 @@ class Opening:
             each_launch(tell),
             layout_named(self._folder, self.active),
             loading(self._folder, "its config.json or weights"),
-            device_faults(self._folder.name),
+            device_faults(title_of(self._folder)),
         ):
             model = auto_class.from_pretrained(
                 str(self._folder), local_files_only=True, use_safetensors=True, **kwargs

@@ -81,6 +81,7 @@ def test_a_chat_goes_on_after_the_device_was_lost_in_the_middle_of_an_answer(
     assert "device.lost" in {error.code for error in program.window.notices.errors}
     again = send(qtbot, program, "And what is the capital of Italy?")
     assert "Rome" in again.text
+    assert program.window.notices.errors == []  # what it was lost for is over
     (chat,) = program.store.conversations.list()
     said = [message.text for message in program.store.conversations.tree(chat.id).path(chat.leaf_id)]
     assert said[0] == "What is the capital of France?"
@@ -134,9 +135,12 @@ def test_a_model_that_does_not_fit_says_which_layout_is_smaller(qtbot: QtBot, pr
     error = card.banner.error
     assert error is not None
     assert error.code == "device.memory"
+    assert error.summary.startswith("SmolLM2 135M Instruct ")
+    assert error in window.notices.errors
     assert "load it in single mode on one core" in error.remedy
     assert card.banner.isVisible()
     with qtbot.waitSignal(program.dispatcher.model_loaded, timeout=PATIENCE):
         card.banner.action.click()
+    assert window.notices.errors == []
     window.navigate("chat")
     assert "Paris" in send(qtbot, program, "What is the capital of France?").text
