@@ -68,6 +68,13 @@ class Windower:
         """Samples fed so far."""
         return self._held_from + len(self._held)
 
+    @property
+    def given_away(self) -> int:
+        """Samples up to the first speech that waits for the end of its window; all when none does."""
+        open_start = self._open_start()
+        starts = [span.start for span in self._spans[:1]] + ([] if open_start is None else [open_start])
+        return min(starts, default=self.length)
+
     def feed(self, block: Samples) -> list[Window]:
         """Take more audio; returns the windows that are now complete, in order."""
         self._held = np.concatenate((self._held, block))

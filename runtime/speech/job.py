@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runtime.audio.decode import AudioFile
-from runtime.audio.pcm import Samples
+from runtime.audio.pcm import SAMPLE_RATE, Samples
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Window, Windower
 from runtime.errors import RequestError
@@ -53,6 +53,8 @@ class TranscribeJob:
         self._windower = Windower(vad, longest=engine.info.context_length - SILENT_END)
         self._windows: deque[Window] = deque()
         self._ended = False
+        self._position = 0.0
+        """Seconds dealt with: all that was said up to there is in the transcript."""
         self._segments: list[Segment] = []
         self._doubts: list[str] = []
 
@@ -64,7 +66,7 @@ class TranscribeJob:
         if self._windows:
             self._transcribe(self._windows.popleft())
         if not self._windows and not self._ended:
-            self._say_progress()
+            self._say_progress(self._windower.given_away / SAMPLE_RATE)
         self._seconds += time.perf_counter() - started
         return bool(self._windows) or not self._ended
 
@@ -100,11 +102,13 @@ class TranscribeJob:
         with RECORDER.span("decode audio", request=self.command.request_id):
             return next(self._blocks, None)
 
-    def _say_progress(self) -> None:
-        position, duration = self._file.position, self._file.duration
-        if duration is not None and position > duration:
+    def _say_progress(self, position: float) -> None:
+        """Reading runs ahead of what is heard by up to a window, so it is no measure."""
+        self._position = max(self._position, position)
+        duration = self._file.duration
+        if duration is not None and self._file.position > duration:
             duration = None
-        self._post(TranscribeProgress(self.command.request_id, position, duration))
+        self._post(TranscribeProgress(self.command.request_id, self._position, duration))
 
     def _transcribe(self, window: Window) -> None:
         if self._cancelled():
@@ -119,6 +123,7 @@ class TranscribeJob:
     def _keep(self, segment: Segment) -> None:
         self._segments.append(segment)
         self._post(SegmentReady(self.command.request_id, segment))
+        self._say_progress(segment.end)
         reason = doubt(segment)
         if reason:
             self._doubts.append(reason)

@@ -8,10 +8,13 @@ import pytest
 
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Window
-from runtime.messages import ModelInfo, Segment, Transcribe
+from runtime.messages import Event, ModelInfo, Segment, SegmentReady, Transcribe, TranscribeProgress
 from runtime.speech.engine import LanguageGuess, Task
 from runtime.speech.job import TranscribeJob
 from tests.runtime.audio.media import SAMPLE
+
+PAUSE = 2.0
+"""Seconds of silence, at most, between two windows of the sample."""
 
 
 class Listener:
@@ -75,3 +78,22 @@ def test_a_cancel_while_the_language_is_found_out_has_nothing_transcribed() -> N
         pass
     assert (len(marks), listener.asked) == (1, [])
     job.close()
+
+
+def test_progress_follows_what_was_heard_not_what_was_read() -> None:
+    """Its reader is a window ahead: a short file was at 100 % before a word of it was heard."""
+    events: list[Event] = []
+    listener = Listener(*(LanguageGuess("en", 0.9) for _ in range(2)))
+    command = Transcribe("a", str(SAMPLE), None, False, 0)
+    job = TranscribeJob(command, listener, SileroVad(), events.append, lambda: False)
+    while job.advance():
+        pass
+    job.close()
+    heard = 0.0
+    first_word = next(event.segment.start for event in events if isinstance(event, SegmentReady))
+    for event in events:
+        if isinstance(event, SegmentReady):
+            heard = event.segment.end
+        elif isinstance(event, TranscribeProgress):
+            assert event.position <= max(heard, first_word) + PAUSE
+    assert heard > first_word + PAUSE
