@@ -15,7 +15,7 @@ from pathlib import Path
 
 from runtime.config import KvOptions
 from runtime.errors import loses_model
-from runtime.families import kv
+from runtime.families import vendor_caches
 from runtime.families.base import FamilyModel, Prompt, token_text
 from runtime.kv.cache import KvCache
 from runtime.kv.calibration import Calibration, Lending
@@ -61,10 +61,10 @@ class KvKeeper:
         """Those of them that the disk has refused to take."""
         self._spent: dict[str, float] = {}
         """Seconds that computing a prompt took so far, of those computed from their first position."""
-        self._lending = Lending(self._caches, model.slots, kv.load)
+        self._lending = Lending(self._caches, model.slots, vendor_caches.load)
         blocks = options.calibration_blocks if options.calibrate else ()
         lengths = calibration_sizes(model.info.context_length, options.block, blocks)
-        self._calibration = Calibration(model, self._costs, kv.load, lengths, self._lending.borrow)
+        self._calibration = Calibration(model, self._costs, vendor_caches.load, lengths, self._lending.borrow)
 
     def set_options(self, options: KvOptions) -> None:
         """Go on with other settings."""
@@ -138,7 +138,7 @@ class KvKeeper:
         if cache.get_seq_length() and not cache.is_resident:
             nbytes = cache.host_nbytes
             with RECORDER.span("load KV", tokens=cache.get_seq_length(), bytes=nbytes):
-                seconds = kv.load(cache)
+                seconds = vendor_caches.load(cache)
             if seconds:
                 self._costs.observe_load(nbytes, seconds)
             self._caches.trim()
@@ -295,7 +295,7 @@ class KvKeeper:
         with RECORDER.span("load KV", tokens=held, bytes=record.nbytes, disk=True):
             data = record.checked()
             cache = self._place(conversation_id, slot)
-            kv.load(cache)
+            vendor_caches.load(cache)
             cache.load_cache_memory_from(str(data))
         self._costs.observe_load(record.nbytes, time.perf_counter() - started, "disk")
         if cache.get_seq_length() != held:
@@ -345,7 +345,7 @@ class KvKeeper:
 
     def _model_key(self) -> ModelKey:
         if self._key is None:
-            self._key = kv.model_key(self._model.info, self._model.new_cache())
+            self._key = vendor_caches.model_key(self._model.info, self._model.new_cache())
         return self._key
 
 

@@ -18,7 +18,7 @@ from runtime.errors import DeviceStalledError
 from runtime.lanes.device_call import Waiting
 from runtime.lanes.lane import CancelMarks, Lane, Post
 from runtime.layout.request import EffectiveLayout
-from runtime.messages import CallOverdue, model_lane
+from runtime.messages import CallOverdue
 from runtime.tracing.recorder import RECORDER
 
 _LOOKS_PER_LIMIT = 20
@@ -140,7 +140,7 @@ def _meet(some: Sequence[EffectiveLayout], others: Sequence[EffectiveLayout]) ->
 
 
 def _name(lane: Lane) -> str:
-    return f"the {lane.name}" if lane.name.startswith(model_lane("")) else "the speech model"
+    return "the speech model" if lane.name == "speech" else f"the {lane.name}"
 
 
 def _no_answer(lane: Lane, seconds: float) -> DeviceStalledError:

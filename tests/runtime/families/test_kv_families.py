@@ -17,7 +17,7 @@ import pytest
 
 from runtime.answering.engine import Engine
 from runtime.config import EngineOptions, KvOptions, RuntimeConfig
-from runtime.families import kv
+from runtime.families import vendor_caches
 from runtime.lanes.lane import CancelMarks
 from runtime.layout.request import LayoutRequest
 from runtime.messages import Event, Finished, Generate, LoadModel, TextDelta, Turn
@@ -142,17 +142,17 @@ def test_every_network_is_loaded_and_saving_the_one_before_is_not_counted(
     program, name = start(family), f"{family}-{next(NAMES)}"
     program.ask(name, opening(family, tmp_path))
     program.ask(f"{name}-other", user("t9 t8"))
-    saved, evict = [0], kv._evict_owner
+    saved, evict = [0], vendor_caches._evict_owner
 
     def slowly(*slot: Any) -> None:
         saved[0] += 1
         time.sleep(0.1)
         evict(*slot)
 
-    monkeypatch.setattr(kv, "_evict_owner", slowly)
+    monkeypatch.setattr(vendor_caches, "_evict_owner", slowly)
     cache = dict(program.engine._loaded.caches._caches.entries())[name].cache
     assert not cache.is_resident
-    assert 0 < kv.load(cache) < 0.1
+    assert 0 < vendor_caches.load(cache) < 0.1
     assert saved[0] == {"eagle3": 2, "qwen3_moe": LAYERS}.get(family, 1)
     assert cache.is_resident
 
