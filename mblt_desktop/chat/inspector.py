@@ -230,7 +230,7 @@ class ChoiceRow(QWidget):
     def show_value(self, text: str, source: str) -> None:
         """Select the conversation's own choice, or say what holds without one."""
         own = source == "conversation"
-        self.edit.setItemText(0, "As in Settings" if own else text)
+        self.edit.setItemText(0, "As in Settings" if own else f"{text} (as in Settings)")
         self.edit.setCurrentIndex(max(0, self.edit.findText(text, Qt.MatchFlag.MatchExactly)) if own else 0)
         self.edit.setToolTip(f"{text}: {self.edit.currentData(Qt.ItemDataRole.ToolTipRole) or source}")
         self.source.setText(source)

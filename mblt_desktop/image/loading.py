@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,8 @@ PREVIEW = 3072
 """Longest side kept for the preview; zooming in further shows no more detail."""
 _SMALLEST_LEVEL = 512
 _BLOCK = 1 << 20
+_APART = 0.001
+"""Seconds between the times of two pictures that are added together, so that they stay in order."""
 _PASTED_NAME = "Pasted picture"
 _EXTENSIONS = {"PNG": "png", "JPEG": "jpg", "WebP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
 
@@ -83,9 +86,20 @@ class PictureLoader(QObject):
         self._pool = QThreadPool(self)
         self._pool.setMaxThreadCount(2)
 
-    def take_file(self, path: Path) -> None:
-        """Copy a file into the media folder and make its thumbnail."""
-        self._start(lambda: self.imported.emit(*import_file(path, self._media)), self.import_failed.emit)
+    def take_files(self, paths: list[Path]) -> None:
+        """Copy files into the media folder and make their thumbnails.
+
+        They may be done in any order. The newest picture stands first, so the first of these is the newest.
+        """
+        now = time.time()
+        for number, path in enumerate(paths):
+            self._take_file(path, now - number * _APART)
+
+    def _take_file(self, path: Path, added_at: float) -> None:
+        self._start(
+            lambda: self.imported.emit(*_added(import_file(path, self._media), added_at)),
+            self.import_failed.emit,
+        )
 
     def take_image(self, image: QImage, name: str = _PASTED_NAME) -> None:
         """Save pasted image data in the media folder and make its thumbnail."""
@@ -217,6 +231,11 @@ def _discard(path: Path) -> None:
 
 def _record(path: Path, name: str, picture: Picture) -> ImageRecord:
     return ImageRecord(str(path), name, picture.source_width, picture.source_height)
+
+
+def _added(made: tuple[ImageRecord, QImage], at: float) -> tuple[ImageRecord, QImage]:
+    record, small = made
+    return replace(record, created_at=at), small
 
 
 def _renamed(made: tuple[ImageRecord, QImage], name: str) -> tuple[ImageRecord, QImage]:

@@ -22,6 +22,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.image.ask_panel import AskPanel
 from mblt_desktop.image.gallery import (
     GALLERY_WIDTH,
+    RECORD,
     GalleryModel,
     GalleryPanel,
     GalleryView,
@@ -92,9 +93,8 @@ class ImagePane(QWidget):
         """Take files into the gallery; what is no picture is refused in words."""
         if self._adding == 0:
             self._refusals.clear()
-        for path in paths:
-            self._adding += 1
-            self.loader.take_file(path)
+        self._adding += len(paths)
+        self.loader.take_files(paths)
         self._panel.show_adding(self._adding)
 
     def activated(self) -> None:
@@ -233,7 +233,8 @@ class ImagePane(QWidget):
         else:
             self.model.set_thumbnail(record.id, thumbnail)
             self._context.store.images.add(record)
-        self._select(known or record)
+        if known is not None or record == self.model.index(0).data(RECORD):
+            self._select(known or record)  # of several taken together, the first
         self._panel.show_adding(self._adding)
 
     @Slot(object)

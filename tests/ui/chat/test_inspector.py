@@ -117,7 +117,7 @@ def test_how_the_draft_did_is_shown_and_saved_with_the_message(pane, answered, c
 
 def test_the_conversation_s_own_policy_goes_with_its_requests(qtbot, pane, host, script):
     row = pane.inspector.rows["sampling.context_policy"]
-    assert (row.edit.currentText(), row.source.text()) == ("Stop", "default")
+    assert (row.edit.currentText(), row.source.text()) == ("Stop (as in Settings)", "default")
     row.edit.setCurrentIndex(row.edit.findData("rolling"))
     row.edit.activated.emit(row.edit.currentIndex())
     assert row.source.text() == "conversation"
@@ -127,7 +127,7 @@ def test_the_conversation_s_own_policy_goes_with_its_requests(qtbot, pane, host,
     assert sampling.by_conversation == {"context_policy"}
     row.edit.activated.emit(0)
     assert pane.conversation.sampling == {}
-    assert (row.edit.currentText(), row.source.text()) == ("Stop", "default")
+    assert (row.edit.currentText(), row.source.text()) == ("Stop (as in Settings)", "default")
 
 
 def report(first: int = 0) -> CandidatesReported:

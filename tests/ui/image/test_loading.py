@@ -105,7 +105,7 @@ def test_no_picture_is_decoded_in_the_windows_thread(
     monkeypatch.setattr(images, "thumbnail", spy)
     record = ImageRecord(str(photo()), "photo.png", 60, 40)
     with qtbot.waitSignals([loader.imported, loader.thumbnail_ready, loader.preview_ready]):
-        loader.take_file(photo("other.png"))
+        loader.take_files([photo("other.png")])
         loader.request_thumbnail(record)
         loader.request_preview(record)
     assert threads
@@ -125,7 +125,6 @@ def test_a_failure_arrives_as_words(qtbot: QtBot, loader: PictureLoader, tmp_pat
 
 
 def test_closing_waits_for_what_runs(qtbot: QtBot, loader: PictureLoader, photo: Photo) -> None:
-    for number in range(8):
-        loader.take_file(photo(f"{number}.png", size=(400, 400)))
+    loader.take_files([photo(f"{number}.png", size=(400, 400)) for number in range(8)])
     loader.close()
     assert loader._pool.activeThreadCount() == 0

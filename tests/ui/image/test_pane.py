@@ -66,6 +66,14 @@ def test_a_dropped_picture_is_shown_upright(qtbot: QtBot, pane: ImagePane, photo
     assert pane.preview.grab().toImage().pixelColor(middle).name() == "#0000ff"
 
 
+def test_pictures_dropped_together_keep_their_order(qtbot: QtBot, pane: ImagePane, photo: Photo) -> None:
+    """Whichever is copied first: the first takes longest here."""
+    sizes = [(3000, 3000), (60, 40), (61, 40), (62, 40), (63, 40)]
+    add(qtbot, pane, *(photo(f"{number}.png", size=size) for number, size in enumerate(sizes)))
+    assert names(pane) == [f"{number}.png" for number in range(len(sizes))]
+    assert pane.page.header.title == "0.png"
+
+
 def test_dropped_text_is_not_taken(pane: ImagePane) -> None:
     mime = QMimeData()
     mime.setText("words")
