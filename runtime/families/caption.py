@@ -38,7 +38,6 @@ class Caption:
         self._control = control_tokens(tokenizer)
         self._album = Album(self._ready)
         self.info = info
-        self.vocab_size = int(model.config.text_config.vocab_size)
         self.eos_ids = frozenset({int(model.config.text_config.sep_token_id)})
         self.slots = self.copies = 1
 

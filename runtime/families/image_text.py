@@ -43,7 +43,7 @@ class ImageText(PictureLm):
     def __init__(self, model: Any, processor: Any, info: ModelInfo, eos: frozenset[int]) -> None:
         marks = (processor.image_token, processor.video_token)
         super().__init__(model, model.model.language_model, processor, info, eos, marks)
-        self.dynamic = bool(model.config.dynamic_vision)
+        self._dynamic = bool(model.config.dynamic_vision)
         """Whether any number and size of pictures is taken."""
 
     def tokenise(self, text: str, turns: Sequence[Turn], sharing: int = 1) -> Prompt:
@@ -95,7 +95,7 @@ class ImageText(PictureLm):
 
     def _pictures(self, paths: list[str], sharing: int) -> list[Seen]:
         """The pictures as the vision network wants them; raises ImageError or RequestError."""
-        if not self.dynamic and len(paths) > 1:
+        if not self._dynamic and len(paths) > 1:
             raise RequestError(
                 f"{self.info.title} looks at one picture at a time; this conversation has {len(paths)}.",
                 remedy="Ask about one picture in a new chat, or load a model compiled for several.",
@@ -115,7 +115,7 @@ class ImageText(PictureLm):
 
     def _ready(self, picture: Any) -> Seen:
         """A decoded picture as the vendor's processor makes it; raises _TooNarrowError."""
-        if self.dynamic and max(picture.size) >= LONGEST_ASPECT * min(picture.size):
+        if self._dynamic and max(picture.size) >= LONGEST_ASPECT * min(picture.size):
             raise _TooNarrowError
         mark = self._processor.image_token
         batch = self._processor(text=[mark], images=[picture], add_special_tokens=False, return_tensors="pt")
@@ -123,7 +123,7 @@ class ImageText(PictureLm):
 
     def _longest_side(self, sharing: int) -> int:
         """Half of the context is for the pictures; a picture token covers one merged patch."""
-        if not self.dynamic:
+        if not self._dynamic:
             return MODEL_SIDE
         vision = self._whole.config.vision_config
         unit = int(vision.patch_size) * int(vision.spatial_merge_size)
