@@ -15,7 +15,8 @@ from pathlib import Path
 
 from runtime.audio.vad import SileroVad
 from runtime.config import RuntimeConfig
-from runtime.errors import DeviceLostError, MbltError, ModelNotLoadedError, to_info
+from runtime.errors import ModelNotLoadedError, loses_model, to_info
+from runtime.lanes.building import drop_what_it_holds
 from runtime.lanes.device_call import DeviceCall
 from runtime.lanes.lane import CancelMarks, Post
 from runtime.messages import (
@@ -211,18 +212,27 @@ class SpeechService:
     def _fail(self, request_id: str, error: Exception) -> None:
         self._post(Failed(request_id, to_info(error)))
         self._forget(request_id)
-        if isinstance(error, DeviceLostError):
+        if loses_model(error):
             self._lose_engine(error)
 
-    def _lose_engine(self, error: MbltError) -> None:
-        """A file that is parked cannot go on without the model that has begun it."""
+    def _lose_engine(self, error: Exception) -> None:
+        """The device failed, so a reload is needed; what can be given back of the model is.
+
+        A file that is parked cannot go on without the model that has begun it.
+        """
         parked, self._parked = self._parked, None
         if parked is not None:
             parked.close()
             self._fail(parked.command.request_id, error)
         engine, self._engine = self._engine, None
-        if engine is not None:
-            self._post(ModelFailed(engine.info.model_id, error.info))
+        if engine is None:
+            return
+        drop_what_it_holds(error)
+        try:
+            with self._call.made_for():
+                engine.close()
+        finally:
+            self._post(ModelFailed(engine.info.model_id, to_info(error)))
 
     def _drop_cancelled(self) -> None:
         """Files that wait or are parked are cancelled at once, not when their turn comes."""

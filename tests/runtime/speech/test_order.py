@@ -10,7 +10,7 @@ import pytest
 
 from runtime.audio.windows import Window
 from runtime.config import RuntimeConfig
-from runtime.errors import DeviceLostError
+from runtime.errors import DeviceError, DeviceLostError, DeviceStalledError
 from runtime.lanes.lane import CancelMarks
 from runtime.layout.request import LayoutRequest
 from runtime.messages import (
@@ -259,14 +259,15 @@ def test_a_cancelled_take_or_one_that_fails_lets_the_file_go_on(
     assert bench.ended() == [(Failed, "gone"), (Cancelled, "take"), (Transcribed, "file")]
 
 
+@pytest.mark.parametrize("failure", [DeviceLostError, DeviceStalledError])
 def test_a_device_lost_during_the_take_ends_the_file_that_gave_way_with_it(
-    bench: Bench, listener: Listener, long: Path
+    bench: Bench, listener: Listener, long: Path, failure: type[DeviceError]
 ) -> None:
     bench.send(transcribe("file", "background", long))
     bench.until_lines("file", 2)
 
     def lose(task: Task) -> None:
-        raise DeviceLostError("The device is gone.", remedy="Connect it.", unharmed="All else is.")
+        raise failure("The device is gone.", remedy="Connect it.", unharmed="All else is.")
 
     listener.inside = lose
     bench.send(transcribe("take", "interactive", SAMPLE), transcribe("next", "background", SAMPLE))
@@ -275,6 +276,7 @@ def test_a_device_lost_during_the_take_ends_the_file_that_gave_way_with_it(
     assert bench.of(Failed, "file")[0].error.code == bench.of(Failed, "take")[0].error.code
     assert bench.of(Failed, "next")[0].error.code == "request.model_not_loaded"
     assert sum(isinstance(event, ModelFailed) for event in bench.events) == 1
+    assert listener.closed, "what can be given back of the model is"
 
 
 def test_what_gave_way_is_released_at_the_end(bench: Bench, listener: Listener, long: Path) -> None:
