@@ -60,6 +60,11 @@ class Gate:
         """Whether a request or a load is unanswered."""
         return bool(self._unanswered or self._loads)
 
+    def unanswered(self) -> tuple[str, ...]:
+        """The requests that somebody still waits for, by id."""
+        with self._lock:
+            return tuple(self._unanswered)
+
     @property
     def loading(self) -> bool:
         """Whether a load is the next thing to be answered: nothing else would be cut short with it."""

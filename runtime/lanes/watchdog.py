@@ -1,9 +1,10 @@
 """Watches for calls of the device that do not come back, and says so; it asks nobody and stops nothing.
 
-A call in flight cannot be interrupted. After the limit the listener is told each request in it, and may stop
-them; then, and in any case after twice the limit, the watchdog gives the lane up: its requests and its model
-end with an error, its thread is left alone, and the next load gets a new lane. A load has a limit of its own,
-from one stage to the next. On a board the runtime itself ends a call at the limit
+A call in flight cannot be interrupted. After the limit the listener is told each request in it (of a call for
+none, such as a measurement in a quiet moment, each that waits behind it), and may stop them; then, and in any
+case after twice the limit, the watchdog gives the lane up: its requests and its model end with an error, its
+thread is left alone, and the next load gets a new lane. A load has a limit of its own, from one stage to the
+next. On a board the runtime itself ends a call at the limit
 (`runtime.device.active.limit_calls`), so this is for calls that even it cannot end.
 """
 
@@ -46,7 +47,7 @@ class Watchdog:
         self._post = post
         self._marks = marks
         self._lanes = lanes
-        self._said: set[Waiting] = set()
+        self._said: set[tuple[Waiting, str]] = set()
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -93,13 +94,15 @@ class Watchdog:
             self._give_up(lane, _no_progress(lane, seconds))
             return
         holder = self._holder(lane)
-        unwanted = any(self._marks.is_cancelled(request_id) for request_id in call.request_ids)
+        waiting = call.request_ids or lane.gate.unanswered()
+        unwanted = any(self._marks.is_cancelled(request_id) for request_id in waiting)
         if unwanted or holder or seconds >= 2 * limit:
             self._give_up(lane, _held(lane, holder) if holder else _no_answer(lane, seconds))
-        elif call not in self._said:
-            self._said.add(call)
-            since = time.time() - seconds
-            for request_id in call.request_ids:
+            return
+        since = time.time() - seconds
+        for request_id in waiting:
+            if (call, request_id) not in self._said:
+                self._said.add((call, request_id))
                 self._post(CallOverdue(request_id, since, limit))
 
     def _limit_of(self, call: Waiting) -> float:
