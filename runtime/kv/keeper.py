@@ -194,7 +194,7 @@ class KvKeeper:
     def work_when_quiet(self) -> bool:
         """Write a conversation to the disk, or measure a little; True while there is more to do.
 
-        Raises what the model raises.
+        Raises DeviceError when the model is lost.
         """
         changed = self._changed - self._refused if self._options.keep_on_disk else set()
         # The one used last comes last, so that it is the one on the slot afterwards.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.config import RuntimeConfig
+from runtime.errors import ErrorInfo
 from runtime.lanes.lane import CancelMarks, Lane
 from runtime.layout.request import LayoutRequest
 from runtime.messages import (
@@ -22,6 +23,7 @@ from runtime.messages import (
     Transcribed,
     UnloadSpeech,
 )
+from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.service import SpeechService
 from tests.runtime.audio.media import SAMPLE
 from tests.runtime.conftest import Calls
@@ -97,3 +99,18 @@ def calls_until_the_end(lane: SpeechLane, calls: Calls, call: int, language: str
     assert not lane.of(SegmentReady)
     calls.clear()
     return len(begun)
+
+
+def failure_of_bad_numbers(lane: SpeechLane) -> ErrorInfo:
+    """What a file ends with whose every token is NaN; it has no lines, and the next file is transcribed."""
+    FAULTS.inject(Fault("nan_logits", times=10_000))
+    try:
+        lane.transcribe("bad", SAMPLE)
+        failed = lane.final("bad")
+    finally:
+        FAULTS.clear()
+    assert isinstance(failed, Failed)
+    assert not lane.of(SegmentReady)
+    lane.transcribe("good", SAMPLE)
+    assert isinstance(lane.final("good"), Transcribed)
+    return failed.error

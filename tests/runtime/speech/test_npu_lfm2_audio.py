@@ -11,13 +11,12 @@ import pytest
 from runtime.audio.vad import SileroVad
 from runtime.audio.windows import Windower
 from runtime.layout.request import LayoutRequest, PartLayout
-from runtime.messages import Failed, LoadSpeech, ModelLoaded, SegmentReady, Transcribed
+from runtime.messages import LoadSpeech, ModelLoaded, Transcribed
 from runtime.simulator.build import build_artifact
-from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.npu_lfm2_audio import load_npu_lfm2_audio
 from tests.runtime.audio.media import SAMPLE, clip
 from tests.runtime.conftest import Calls, Networks
-from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
+from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end, failure_of_bad_numbers
 from tests.simulator.lfm2_audio import MELS, SOUND, Reference, make_reference, write_checkpoint
 
 WORDS = 73
@@ -106,17 +105,7 @@ def test_a_cancel_lets_no_other_call_begin(lane: SpeechLane, folder: Path, calls
 
 def test_bad_numbers_fail_the_file_in_words_and_no_other(lane: SpeechLane, folder: Path) -> None:
     lane.load(folder)
-    FAULTS.inject(Fault("nan_logits", times=10_000))
-    try:
-        lane.transcribe("bad", SAMPLE)
-        failed = lane.final("bad")
-    finally:
-        FAULTS.clear()
-    assert isinstance(failed, Failed)
-    assert failed.error.code == "request.bad_logits"
-    assert not lane.of(SegmentReady)
-    lane.transcribe("good", SAMPLE)
-    assert isinstance(lane.final("good"), Transcribed)
+    assert failure_of_bad_numbers(lane).code == "request.bad_logits"
 
 
 def test_the_three_networks_run_where_each_is_put(folder: Path, networks: Networks) -> None:

@@ -18,20 +18,18 @@ from runtime.layout.request import LayoutRequest
 from runtime.messages import (
     Cancelled,
     Event,
-    Failed,
     LoadSpeech,
     ModelFailed,
     ModelLoaded,
     SegmentReady,
     Transcribed,
 )
-from runtime.simulator.faults import FAULTS, Fault
 from runtime.speech.engine import TAIL_SECONDS
 from runtime.speech.npu_whisper import load_npu_whisper
 from runtime.tracing.recorder import RECORDER
 from tests.runtime.audio.media import SAMPLE, SPOKEN, clip, write_wav
 from tests.runtime.conftest import Calls
-from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end
+from tests.runtime.speech.conftest import SpeechLane, calls_until_the_end, failure_of_bad_numbers
 from tests.runtime.speech.words import text_of, word_errors
 
 TINY = "whisper-tiny.en-sim"
@@ -146,17 +144,7 @@ def test_cancel_ends_a_window_between_tokens(lane: SpeechLane, demo_models: Path
 
 def test_bad_numbers_fail_the_file_in_words_and_no_other(lane: SpeechLane, demo_models: Path) -> None:
     lane.load(demo_models / TINY)
-    FAULTS.inject(Fault("nan_logits", times=10_000))
-    try:
-        lane.transcribe("bad", SAMPLE)
-        failed = lane.final("bad")
-    finally:
-        FAULTS.clear()
-    assert isinstance(failed, Failed)
-    assert failed.error.code == "request.bad_logits"
-    assert not lane.of(SegmentReady)
-    lane.transcribe("good", SAMPLE)
-    assert isinstance(lane.final("good"), Transcribed)
+    assert failure_of_bad_numbers(lane).code == "request.bad_logits"
 
 
 def test_a_cancelled_generation_gives_no_words(lane: SpeechLane, demo_models: Path) -> None:
