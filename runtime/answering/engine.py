@@ -354,8 +354,7 @@ class Engine:
 
     def _require(self, request: Request) -> tuple[Loaded, Running]:
         assert self._loaded is not None
-        assert request.running is not None
-        return self._loaded, request.running
+        return self._loaded, request.require_running()
 
     # -- endings ------------------------------------------------------------------------------
 

@@ -96,9 +96,7 @@ def begun(model: FamilyModel, fitted: Fit[Prompt], lease: Lease, sampling: Sampl
 
 def read_anew(model: FamilyModel, request: Request) -> None:
     """The KV of a running request is lost: its prompt is read again, with the answer so far behind it."""
-    running = request.running
-    if running is None:
-        return
+    running = request.require_running()
     if request.prompt_done:
         running.prompt = model.continued(running.prompt, request.output_ids[running.prompt.answered :])
     running.lose_kv()
@@ -109,8 +107,8 @@ def rolled(model: FamilyModel, request: Request) -> Fit[Prompt] | None:
 
     None when the policy wants it to end, or no earlier turn is left.
     """
-    running = request.running
-    if running is None or running.sampling.context_policy != "rolling":
+    running = request.require_running()
+    if running.sampling.context_policy != "rolling":
         return None
     sharing = sharing_of(request.command.turns)
 

@@ -160,6 +160,11 @@ class Request:
         """Tokens that its answer may still have."""
         return self.running.budget - len(self.output_ids) if self.running is not None else 0
 
+    def require_running(self) -> Running:
+        """The same as `running`, of a request that is known to have been admitted."""
+        assert self.running is not None, f"{self.id} has not been admitted"
+        return self.running
+
     @property
     def prompt_done(self) -> bool:
         """Whether every position of the prompt is computed."""

@@ -286,8 +286,7 @@ class Scheduler:
 
 def _chunk(request: Request, longest: int) -> Chunk:
     """The next positions of a prompt that is being read."""
-    running = request.running
-    assert running is not None
+    running = request.require_running()
     total = len(running.prompt.token_ids)
     return Chunk(request, running.computed, min(running.computed + longest, total))
 

@@ -51,8 +51,7 @@ def execute(plan: Prefill | Decode, steps: Steps) -> Sequence[Drawn]:
 
 def tokens_of(request: Request, drawn: Drawn) -> Sequence[int]:
     """Draw a token, or take what a round settled. Raises BadLogitsError."""
-    running = request.running
-    assert running is not None
+    running = request.require_running()
     if isinstance(drawn, Round):
         running.count(drawn)
         return drawn.token_ids
@@ -70,16 +69,13 @@ class _OneByOne:
         return sampling
 
     def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
+        rows = [(chunk, chunk.request.require_running()) for chunk in chunks]
         return self._model.prefill(
-            [
-                PromptChunk(running.prompt, running.cache, chunk.start, chunk.end)
-                for chunk in chunks
-                if (running := chunk.request.running) is not None
-            ]
+            [PromptChunk(running.prompt, running.cache, chunk.start, chunk.end) for chunk, running in rows]
         )
 
     def decode(self, requests: Sequence[Request]) -> Sequence[Drawn]:
-        caches = [request.running.cache for request in requests if request.running is not None]
+        caches = [request.require_running().cache for request in requests]
         return self._model.decode([request.output_ids[-1] for request in requests], caches)
 
 
@@ -107,18 +103,14 @@ class _Rounds(_OneByOne):
 
     def prefill(self, chunks: Sequence[Chunk]) -> Sequence[Drawn]:
         (chunk,) = chunks
-        running = chunk.request.running
-        assert running is not None
+        running = chunk.request.require_running()
         if chunk.end < len(running.prompt.token_ids):
             return super().prefill(chunks)
         return [self._rounds.first(running.prompt, running.cache, running.sampling, chunk.request.room)]
 
     def decode(self, requests: Sequence[Request]) -> Sequence[Drawn]:
-        return [
-            self._rounds.round(request.running.cache, request.running.sampling, request.room)
-            for request in requests
-            if request.running is not None
-        ]
+        rows = [(request.require_running(), request.room) for request in requests]
+        return [self._rounds.round(running.cache, running.sampling, room) for running, room in rows]
 
     def _refused(self, name: str) -> SettingError:
         setting, title = SETTINGS[f"sampling.{name}"], self._model.info.title
