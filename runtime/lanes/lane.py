@@ -1,8 +1,8 @@
 """One runtime thread's loop: take a command, do a step, look again. Qt-free.
 
-A `Service` does the work of one lane (chat, speech, recorder, library). The `Lane` owns its inbox and calls
-it from one thread only, so a service needs no locks of its own. Cancelling does not queue behind work: it is
-a mark that the service looks at between steps.
+A `Service` does the work of one lane (a loaded model, the recorder, the library, …). The `Lane` owns its
+inbox and calls it from one thread only, so a service needs no locks of its own. Cancelling does not queue
+behind work: it is a mark that the service looks at between steps, and before each call of the device in one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _LOOK_AGAIN = 0.1
 
 
 class CancelMarks:
-    """Request ids that somebody wants stopped; set from any thread, read by the services."""
+    """Request ids that somebody wants stopped; set from any thread, read by services and the watchdog.
+
+    Reading asks a set whether it has an id, which is atomic; so only changes take the lock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
