@@ -13,14 +13,13 @@ import qbruntime
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM
 
 from runtime.simulator import decoder
 from runtime.simulator.build import build_artifact
 from runtime.simulator.device import Device
-from tests.simulator.checkpoints import greedy
+from tests.simulator.checkpoints import greedy, plain_model
 from tests.simulator.conftest import CHUNK, CONTEXT
-from tests.simulator.test_conversation import feed, same, step
+from tests.simulator.test_conversation import feed, oracle, same, step
 
 SLOTS = 4
 VOCAB = 131
@@ -37,12 +36,7 @@ def folder(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def plain(checkpoints: dict[str, Path]) -> Any:
-    return AutoModelForCausalLM.from_pretrained(checkpoints["llama"]).eval()
-
-
-def oracle(plain: Any, tokens: list[int]) -> np.ndarray:
-    with torch.inference_mode():
-        return plain(torch.tensor([tokens])).logits[0, -1].numpy()
+    return plain_model(checkpoints["llama"])
 
 
 class Conversations:

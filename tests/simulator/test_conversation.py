@@ -11,11 +11,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM
 
 from runtime.families.vendor import new_slot_cache
 from runtime.simulator.build import build_artifact
-from tests.simulator.checkpoints import greedy
+from tests.simulator.checkpoints import greedy, plain_model
 from tests.simulator.conftest import CHUNK, CONTEXT
 
 VOCAB = 131
@@ -34,7 +33,7 @@ def feed(model: Any, cache: Any, tokens: list[int]) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def plain(checkpoints: dict[str, Path]) -> Any:
-    return AutoModelForCausalLM.from_pretrained(checkpoints["llama"]).eval()
+    return plain_model(checkpoints["llama"])
 
 
 def oracle(plain: Any, tokens: list[int]) -> np.ndarray:
