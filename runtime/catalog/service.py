@@ -93,8 +93,10 @@ class LibraryService:
     def close(self) -> None:
         """Stop the running job at its next check; what it downloaded is kept."""
         self._closing.set()
-        if self._worker is not None:
-            self._worker.join()
+        with self._lock:
+            worker = self._worker  # it takes itself out as soon as it runs dry
+        if worker is not None:
+            worker.join()
 
     def _start_worker(self) -> None:
         """Called under the lock; the worker takes itself out under the same lock when it runs dry."""

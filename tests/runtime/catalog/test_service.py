@@ -138,6 +138,26 @@ def test_closing_the_window_ends_a_download(user: LaneUser, shop: Shop) -> None:
     user.stop()  # the leaked-thread check of every test proves the rest
 
 
+def test_a_job_that_ends_while_the_window_closes_is_no_fault(tmp_path: Path) -> None:
+    class RunsDry(LibraryService):
+        """Its worker has taken itself out by the time somebody looks a second time."""
+
+        looks = 0
+
+        @property
+        def _worker(self) -> threading.Thread | None:
+            self.looks += 1
+            done = threading.Thread(target=int)
+            done.start()
+            return done if self.looks == 1 else None
+
+        @_worker.setter
+        def _worker(self, worker: threading.Thread | None) -> None:
+            pass
+
+    RunsDry(RuntimeConfig(tmp_path), lambda _: None, CancelMarks(), ()).close()
+
+
 def test_without_a_board_the_hub_is_not_asked(user: LaneUser, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(module, "vendor_entries", lambda: asked.append(1) or ())
