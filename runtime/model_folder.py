@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runtime.errors import MbltError, ModelDamagedError
+from runtime.errors import MbltError, ModelDamagedError, ModelIncompleteError, ModelNotFoundError
 
 _LARGEST_JSON = 256 << 20
 _UNHARMED = "Other models and your conversations are unharmed."
@@ -28,6 +28,35 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} holds a {type(value).__name__} instead of an object")
     return value
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What the model folder's config.json holds.
+
+    Raises ModelNotFoundError, ModelIncompleteError or ModelDamagedError.
+    """
+    if not folder.is_dir():
+        raise ModelNotFoundError(
+            f"There is no model folder {folder}.",
+            remedy="Fetch the model in the Models pane, or check the path.",
+        )
+    path = folder / "config.json"
+    try:
+        return read_object(path)
+    except FileNotFoundError:
+        raise ModelIncompleteError(
+            f"The model folder {folder} has no config.json.",
+            remedy="Fetch the model again, or choose the folder that holds config.json and the .mxq files.",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelDamagedError(
+            f"{path} cannot be read.", remedy="Fetch the model again.", detail=str(error)
+        ) from error
+
+
+def family_of(config: Mapping[str, Any]) -> str:
+    """The family that a config.json names, e.g. "llama" for `mobilint-llama`; empty without one."""
+    return str(config.get("model_type", "")).removeprefix("mobilint-")
 
 
 def require_plain_files(folder: Path, config: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ from runtime.errors import (
     StorageError,
     storage_error,
 )
-from runtime.model_folder import read_object
+from runtime.model_folder import family_of, read_object
 
 _UNHARMED = "Installed models are unharmed."
 _DEMO_CONTEXT = 4096
@@ -245,7 +245,7 @@ def _about(entry: Entry, folder: Path) -> Description:
         # The hub's list may not know it, or the model may have been fetched by its name alone.
         config = read_config(folder)
         kind = kind_of(config)
-        family = str(config.get("model_type", "")).removeprefix("mobilint-")
+        family = family_of(config)
     return Description(entry.model_id, entry.title, kind, family, entry.device, entry.licence, entry.note)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from runtime.config import DeviceChoice
-from runtime.errors import ModelDamagedError, ModelIncompleteError, ModelNotFoundError, ModelUnsupportedError
+from runtime.errors import ModelUnsupportedError
 from runtime.families.base import FamilyModel, Progress
 from runtime.families.memory import smaller_advised
 from runtime.lanes.building import building
 from runtime.layout.request import LayoutRequest
-from runtime.model_folder import read_object, require_plain_files, stated_in
+from runtime.model_folder import family_of, read_config, require_plain_files, stated_in
 
 _TEXT = ("llama", "qwen2", "qwen3", "exaone", "exaone4", "cohere2")
 _MIXTURE = ("qwen3_moe",)
@@ -22,42 +21,16 @@ _CAPTION = ("blip",)
 _CHATTING = (*_TEXT, *_MIXTURE, *_SPECULATIVE, *_IMAGE_TEXT, *_AYA_VISION, *_CAPTION)
 
 
-def family_of(folder: Path) -> str:
-    """The family named by the folder's config.json, e.g. "llama" for `mobilint-llama`.
-
-    Raises ModelNotFoundError, ModelIncompleteError or ModelDamagedError.
-    """
-    config = read_config(folder)
-    return str(config.get("model_type", "")).removeprefix("mobilint-")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The model folder's config.json."""
-    if not folder.is_dir():
-        raise ModelNotFoundError(
-            f"There is no model folder {folder}.",
-            remedy="Fetch the model in the Models pane, or check the path.",
-        )
-    path = folder / "config.json"
-    try:
-        return read_object(path)
-    except FileNotFoundError:
-        raise ModelIncompleteError(
-            f"The model folder {folder} has no config.json.",
-            remedy="Fetch the model again, or choose the folder that holds config.json and the .mxq files.",
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelDamagedError(
-            f"{path} cannot be read.", remedy="Fetch the model again.", detail=str(error)
-        ) from error
-
-
 def load_model(
     model_id: str, folder: Path, layout: LayoutRequest, device: DeviceChoice, progress: Progress
 ) -> FamilyModel:
-    """Load the artifact in `folder` with the adapter of its family; heavy imports happen here."""
-    family = family_of(folder)
-    require_plain_files(folder, read_config(folder))
+    """Load the artifact in `folder` with the adapter of its family; heavy imports happen here.
+
+    Raises ModelError, LayoutError or DeviceError with the words for the user, and what `progress` raises.
+    """
+    config = read_config(folder)
+    require_plain_files(folder, config)
+    family = family_of(config)
     with building(progress), smaller_advised(folder, layout), stated_in(folder):
         return _load(model_id, folder, family, layout, device, progress)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from runtime.device.active import ActiveDevice, vendor_backend
 from runtime.errors import DeviceError, DeviceMemoryError, ModelDamagedError
-from runtime.families import read_config
 from runtime.layout import rules as layout_rules
+from runtime.model_folder import read_config
 
 _FIELDS = ("core_mode", "target_cores", "target_clusters", "dev_no", "max_batch_size")
 _MODES = "auto, single, multi, global4, global8"

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from runtime.config import DeviceChoice
 from runtime.errors import ImageError, LayoutError, ModelIncompleteError, RequestError
-from runtime.families import mrope, read_config
+from runtime.families import mrope
 from runtime.families.base import Logits, Progress, Prompt, PromptChunk
 from runtime.families.faults import device_faults
 from runtime.families.image_rows import require_rows, rows_refused
@@ -31,6 +31,7 @@ from runtime.images import MODEL_SIDE
 from runtime.kv.cache import KvCache
 from runtime.layout.request import LayoutRequest
 from runtime.messages import ModelInfo, Turn
+from runtime.model_folder import read_config
 from runtime.tracing.recorder import RECORDER
 
 LONGEST_ASPECT = 200

@@ -11,6 +11,7 @@ from runtime.errors import DeviceMemoryError
 from runtime.layout.parts import part_named
 from runtime.layout.request import LayoutRequest
 from runtime.layout.rules import CLUSTERS, CORES_PER_CLUSTER
+from runtime.model_folder import read_config
 
 _PLACES = ("core_mode", "target_cores", "target_clusters")
 
@@ -21,8 +22,6 @@ def smaller_advised(folder: Path, request: LayoutRequest) -> Iterator[None]:
     try:
         yield
     except DeviceMemoryError as error:
-        from runtime.families import read_config
-
         error.remedy = remedy(request, read_config(folder))
         raise
 

@@ -10,6 +10,7 @@ from runtime.errors import LayoutError, ModelError
 from runtime.layout.parts import Part, part_named, parts_of
 from runtime.layout.request import LayoutRequest, NormalisedLayout, validate
 from runtime.layout.rules import UNHARMED
+from runtime.model_folder import family_of, read_config
 
 
 def validate_for(folder: Path, request: LayoutRequest, board: str, devices: int) -> NormalisedLayout:
@@ -20,15 +21,12 @@ def validate_for(folder: Path, request: LayoutRequest, board: str, devices: int)
     """
     layout = validate(request, board, devices)
     if layout.parts:
-        from runtime.families import read_config
-
         _check_parts(folder, read_config(folder), layout)
     return layout
 
 
 def _check_parts(folder: Path, config: dict[str, Any], layout: NormalisedLayout) -> None:
-    family = str(config.get("model_type", "")).removeprefix("mobilint-")
-    known = {part.name: part for part in parts_of(family)}
+    known = {part.name: part for part in parts_of(family_of(config))}
     for name, own in layout.parts:
         if name not in known:
             raise _no_such_part(folder, name, list(known.values()))
