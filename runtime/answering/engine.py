@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from runtime.answering.loaded import Loaded
+from runtime.answering.places import Places
 from runtime.answering.prompting import begun, budget, measured, prompt_for, read_anew, rolled
 from runtime.answering.request import Request, Running
 from runtime.answering.scheduler import Admit, Chunk, Decode, Prefill, Scheduler
@@ -69,6 +70,7 @@ class Engine:
         self._marks = marks
         self._call = call or DeviceCall()
         self._scheduler = Scheduler()
+        self._places = Places(self._scheduler.moved, post)
         self._loaded: Loaded | None = None
         self._ignored_penalties = IgnoredPenalties()
         self._handlers: dict[type, Callable[..., None]] = {
@@ -93,6 +95,7 @@ class Engine:
     def step(self) -> bool:
         """Plan, execute, commit; True while there is more to do."""
         self._settle_cancelled()
+        self._places.tell()
         plan = self._scheduler.plan(self._loaded.model.info.prefill_chunk if self._loaded else 1)
         if plan is None:
             return False
@@ -101,6 +104,7 @@ class Engine:
             self._guarded(plan.request, lambda: self._admit(plan.request, plan.slot))
         else:
             self._compute(plan)
+        self._places.tell()
         return True
 
     def work_when_quiet(self) -> bool:
@@ -204,7 +208,7 @@ class Engine:
         request = Request.of(command)
         RECORDER.begin_request(request.id, "Answer", "chat")
         self._scheduler.add(request)
-        self._post_positions()
+        self._places.changed()
 
     def _admit(self, request: Request, slot: int) -> None:
         """Render, tokenise and find the longest reusable prefix; or go on where the request gave way."""
@@ -230,7 +234,7 @@ class Engine:
         if plan.gave_way is not None:
             plan.gave_way.clock.give_way(time.perf_counter_ns())
         RECORDER.instant("admit", request=plan.request.id, slot=plan.slot, reason=plan.reason)
-        self._post_positions()
+        self._places.changed()
 
     def _of(self, model_id: str) -> Loaded:
         if self._loaded is None or self._loaded.model.info.model_id != model_id:
@@ -390,8 +394,4 @@ class Engine:
         self._scheduler.release(request)
         self._marks.clear(request.id)
         RECORDER.end_request(request.id)
-        self._post_positions()
-
-    def _post_positions(self) -> None:
-        for place in self._scheduler.moved():
-            self._post(place)
+        self._places.changed()

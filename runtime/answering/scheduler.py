@@ -138,6 +138,9 @@ class Scheduler:
     def take_out(self, leaves: Callable[[Request], bool]) -> list[Request]:
         """Remove and return every request for which `leaves` is true, queued or active."""
         gone = [request for request in (*self._waiting, *self._active.values()) if leaves(request)]
+        if gone:
+            ids = {id(request) for request in gone}
+            self._waiting = [request for request in self._waiting if id(request) not in ids]
         for request in gone:
             self.release(request)
         return gone

@@ -155,6 +155,7 @@ def test_waiting_requests_learn_their_place(make: Callable[..., Bench]) -> None:
     bench = make()
     for name in ("r1", "r2", "r3"):
         bench.ask(name, "x", conversation=name)
+    bench.engine.step()
     assert [event.position for event in bench.of(Queued, "r3")] == [2]
     bench.run()
     assert [event.position for event in bench.of(Queued, "r3")] == [2, 1, 0]
