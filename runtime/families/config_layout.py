@@ -10,10 +10,10 @@ from typing import Any
 from runtime.device.active import ActiveDevice, vendor_backend
 from runtime.errors import DeviceError, DeviceMemoryError, ModelDamagedError
 from runtime.layout import rules as layout_rules
+from runtime.layout.request import CORE_MODES
 from runtime.model_folder import read_config
 
 _FIELDS = ("core_mode", "target_cores", "target_clusters", "dev_no", "max_batch_size")
-_MODES = "auto, single, multi, global4, global8"
 
 
 @contextmanager
@@ -55,8 +55,11 @@ def _groups(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, di
 def _wrong(prefix: str, values: dict[str, Any], active: ActiveDevice) -> tuple[str, str] | None:
     """What is wrong with the values of a network, and what to do; None when nothing is."""
     mode = values.get("core_mode", "auto")
-    if not isinstance(mode, str) or mode not in _MODES.split(", "):
-        return f"{prefix}core_mode is “{mode}”, which is not a core mode.", f"Make it one of {_MODES}."
+    if not isinstance(mode, str) or mode not in CORE_MODES:
+        return (
+            f"{prefix}core_mode is “{mode}”, which is not a core mode.",
+            f"Make it one of {', '.join(CORE_MODES)}.",
+        )
     numbers = values.get("dev_no", 0)
     for number in numbers if isinstance(numbers, list) else [numbers]:
         if not isinstance(number, int) or not 0 <= number < active.devices:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from runtime.layout.request import CoreMode, LayoutRequest, PartLayout
+from runtime.layout.request import CORE_MODES, CoreMode, LayoutRequest, PartLayout
 from runtime.settings.types import SettingValue
 
-PART_PATTERN = r"(?:[^/=]+/)?[a-z_]+=(?:auto|single|multi|global4|global8)(?:@[^@]+)?"
+PART_PATTERN = rf"(?:[^/=]+/)?[a-z_]+=(?:{'|'.join(CORE_MODES)})(?:@[^@]+)?"
 
 
 def layout_request(get: Callable[[str], SettingValue], model_id: str = "") -> LayoutRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from runtime.errors import LayoutError
 from runtime.layout import rules as layout_rules
@@ -17,6 +17,7 @@ from runtime.layout.parts import is_whole_model, part_named
 from runtime.layout.rules import CLUSTERS, CORES_PER_CLUSTER
 
 CoreMode = Literal["auto", "single", "multi", "global4", "global8"]
+CORE_MODES: tuple[CoreMode, ...] = get_args(CoreMode)
 KwargValue: TypeAlias = "str | int | list[int] | list[str]"
 
 _BATCH_MODES = ("auto", "single")
