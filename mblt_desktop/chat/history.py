@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QListWidget, QListWidgetItem, QMenu
 
+from mblt_desktop.chat.session import ChatSession
 from mblt_desktop.chat.titles import group_name
 from mblt_desktop.context import AppContext
 from mblt_desktop.store.conversations import find_conversations
@@ -17,6 +18,8 @@ from mblt_desktop.theme import font, icon, theme_manager
 from mblt_desktop.widgets import Label, PrimaryButton, SearchField, SidePanel, plain_tip
 
 SEARCH_DELAY_MS = 150
+_ICON = 12
+"""Pixels: small enough that a line hardly grows when an icon comes."""
 _ID = Qt.ItemDataRole.UserRole
 _PINNED = Qt.ItemDataRole.UserRole + 1
 
@@ -28,6 +31,8 @@ class Line:
     text: str
     conversation_id: str | None = None
     pinned: bool = False
+    answered: bool = False
+    """Whether an answer is on its way there."""
 
 
 class HistoryList(QListWidget):
@@ -40,6 +45,7 @@ class HistoryList(QListWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Conversations")
+        self.setIconSize(QSize(_ICON, _ICON))
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
@@ -65,6 +71,11 @@ class HistoryList(QListWidget):
         item.setData(_PINNED, line.pinned)
         if line.pinned:
             item.setIcon(icon("pin", "muted"))
+        if line.answered:
+            item.setIcon(icon("record", "accent"))
+            words = f"{line.text}, being answered"
+            item.setToolTip(plain_tip(words))
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, words)
         self.addItem(item)
 
     def select(self, conversation_id: str | None) -> None:
@@ -121,9 +132,10 @@ class HistoryPanel(SidePanel):
     opened = Signal(str)
     new_requested = Signal()
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, session: ChatSession) -> None:
         super().__init__(width=248)
         self._context = context
+        self._session = session
         self._store = context.store.conversations
         self._current: str | None = None
         self._found: dict[str, str] | None = None
@@ -150,6 +162,7 @@ class HistoryPanel(SidePanel):
         self.search.textChanged.connect(self._on_search_changed)
         self.list.currentItemChanged.connect(self._on_current_changed)
         self._store.changed.connect(self.refresh)
+        session.running_changed.connect(self.refresh)
         theme_manager().changed.connect(self._redraw)
         self.refresh()
 
@@ -176,13 +189,14 @@ class HistoryPanel(SidePanel):
         if self._found is not None:
             return [Line(_text(row, self._found[row.id]), row.id) for row in rows if row.id in self._found]
         lines: list[Line] = []
+        answered = {run.message.conversation_id for run in self._session.runs}
         today, heading = date.today(), ""
         for row in rows:
             group = "Pinned" if row.pinned else group_name(date.fromtimestamp(row.updated_at), today)
             if group != heading:
                 heading = group
                 lines.append(Line(group))
-            lines.append(Line(row.title, row.id, row.pinned))
+            lines.append(Line(row.title, row.id, row.pinned, row.id in answered))
         return lines
 
     def _write(self, lines: list[Line]) -> None:
@@ -197,7 +211,7 @@ class HistoryPanel(SidePanel):
 
     @Slot()
     def _redraw(self) -> None:
-        """The colours changed: the pins are drawn in the new ones."""
+        """The colours changed: the icons are drawn in the new ones."""
         self._write(self._written)
         self.set_current(self._current)
 

@@ -45,7 +45,7 @@ class ChatPane(QWidget):
         self._store = context.store.conversations
         self.models = ChatModels(context, self)
         self.session = ChatSession(context, self)
-        self.history = HistoryPanel(context)
+        self.history = HistoryPanel(context, self.session)
         self.composer = Composer()
         self.conversation_page = ConversationPage(context, self.session, self.models)
         self.transcript = self.conversation_page.transcript
