@@ -336,10 +336,10 @@ class ImagePane(QWidget):
         self._size.setVisible(len(records) == 1 and not self._compact)
         self._stack.setCurrentWidget(self.preview if self.model.rowCount() else self.empty)
         longest = _SHORT_NAME if self._compact else _LONGEST_NAME
-        names = [short(record.name, longest) for record in records]
+        names = [short(record.name, longest) for record in records] or ["Image"]
         many = len(selected) > TOGETHER or (self._compact and len(names) > 1)
-        title = f"{len(selected)} pictures" if many else " and ".join(names)
-        self.page.header.set_title(title or "Image")
+        more = "" if len(selected) <= TOGETHER or self._compact else f", the first {TOGETHER} shown"
+        self.page.header.set_title(f"{len(selected)} pictures{more}" if many else " and ".join(names))
         if len(records) == 1:
             self._size.set_text(size_words(records[0]))
         for record in records:

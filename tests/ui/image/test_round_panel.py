@@ -62,7 +62,7 @@ def test_all_pictures_are_asked_about_with_the_keyboard_alone(
     panel = full.ask.rounds
     assert not panel.isVisible()
     begin(qtbot, full)
-    assert full.page.header.title == "4 pictures"
+    assert full.page.header.title == "4 pictures, the first 2 shown"
     assert panel.card.isVisible()
     assert full.ask.question.each.text() == "Ask about 4 pictures"
     assert "already" in full.ask.question.each.toolTip()
