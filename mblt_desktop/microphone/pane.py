@@ -29,6 +29,7 @@ from runtime.messages import Segment, TakeFinished
 
 SAMPLE = "jfk.flac"
 _PANEL_WIDTH = 304
+_WAITS = frozenset(("unsent", "waiting"))
 _MORE_SUFFIXES = frozenset((".opus", ".flac", ".m4a", ".webm", ".mkv", ".ogg", ".oga", ".amr", ".caf", ".ts"))
 """Audio and video that the system's table of file types may not know."""
 
@@ -215,7 +216,7 @@ class MicrophonePane(QWidget):
     def _show_item(self, item: Item) -> None:
         self._shown = item
         self.history.select("")
-        self.page.show_growing(item.title, item.path, item.segments)
+        self.page.show_growing(item.title, item.path, item.segments, waiting=item.state in _WAITS)
 
     def _show_record(self, record: TranscriptRecord) -> None:
         self._shown = record
@@ -252,6 +253,8 @@ class MicrophonePane(QWidget):
         if isinstance(shown, Item) and shown.state in ("failed", "cancelled") and not shown.segments:
             self._shown = None
             self.page.show_nothing()
+        elif isinstance(shown, Item) and shown.state not in OVER:
+            self.page.show_waiting(waiting=shown.state in _WAITS)
 
     @Slot(object)
     def _on_item_removed(self, item: Item) -> None:

@@ -10,7 +10,7 @@ from mblt_desktop.microphone.level_meter import LevelMeter
 from mblt_desktop.microphone.recorder import Recorder
 from mblt_desktop.microphone.speech_models import SpeechModels, row_title
 from mblt_desktop.theme import font
-from mblt_desktop.widgets import IconButton, Label, PrimaryButton, plain_tip
+from mblt_desktop.widgets import Button, IconButton, Label, PrimaryButton, plain_tip
 from runtime.audio.times import clock
 
 _LANGUAGE = "audio.language"
@@ -36,6 +36,8 @@ class RecordPanel(QWidget):
         self.note = Label("", "muted", "small", wrap=True)
         self.engine = QComboBox()
         self.engine.setAccessibleName("Run on")
+        self.install = Button("Get a speech model…", "models")
+        self.install.setToolTip("Go to the Models pane, which installs one")
         self.language = QComboBox()
         self.language.setAccessibleName("Language")
         self._language_label = Label("Language", "muted", "small")
@@ -60,7 +62,7 @@ class RecordPanel(QWidget):
         run_on = Label("Run on", "muted", "small")
         run_on.setBuddy(self.engine)
         self._language_label.setBuddy(self.language)
-        for widget in (run_on, self.engine, self._language_label, self.language):
+        for widget in (run_on, self.engine, self.install, self._language_label, self.language):
             widget.setFont(font("small"))
             column.addWidget(widget)
         for combo in (self.devices, self.engine, self.language):
@@ -77,6 +79,7 @@ class RecordPanel(QWidget):
         self.refresh.clicked.connect(self._recorder.refresh)
         self.button.clicked.connect(self._on_button_clicked)
         self.engine.activated.connect(self._on_engine_chosen)
+        self.install.clicked.connect(self.models_requested)
         self.language.activated.connect(self._on_language_chosen)
 
     # -- microphone ------------------------------------------------------------------------------
@@ -146,10 +149,10 @@ class RecordPanel(QWidget):
         if chosen is None:
             looking = self._models.state == "unknown"
             self.engine.addItem("Looking for models…" if looking else "No speech model installed")
-            if not looking:
-                self.engine.addItem("Install one…")
         else:
             self.engine.setCurrentIndex(self.engine.findData(chosen.model_id))
+        self.engine.setEnabled(chosen is not None)
+        self.install.setVisible(self._models.state == "none")
         self.engine.setToolTip(plain_tip(self.engine.currentText()))
         self._show_languages()
 
@@ -169,12 +172,7 @@ class RecordPanel(QWidget):
 
     @Slot(int)
     def _on_engine_chosen(self, index: int) -> None:
-        model_id = self.engine.itemData(index)
-        if model_id is not None:
-            self._models.choose(model_id)
-        elif index == 1:
-            self.engine.setCurrentIndex(0)
-            self.models_requested.emit()
+        self._models.choose(self.engine.itemData(index))
 
     @Slot(int)
     def _on_language_chosen(self, index: int) -> None:

@@ -64,12 +64,16 @@ class TranscriptPage(Page):
         self._notes.setVisible(bool(words))
         self._load_sound(Path(record.source))
 
-    def show_growing(self, title: str, source: Path, segments: list[Segment]) -> None:
-        """A file whose lines still come in."""
+    def show_growing(self, title: str, source: Path, segments: list[Segment], *, waiting: bool) -> None:
+        """A file whose lines still come in; `waiting` while it is not its turn."""
         self._begin(title, segments, done=False)
         self.text.setPlaceholderText("The text appears here as it is heard.")
-        self._show_chips("transcribing", dot="accent")
+        self.show_waiting(waiting=waiting)
         self._load_sound(source)
+
+    def show_waiting(self, *, waiting: bool) -> None:
+        """Whether the file that is shown waits, or is being heard."""
+        self._show_chips("waiting" if waiting else "transcribing", dot=None if waiting else "accent")
 
     def add_segment(self, segment: Segment) -> None:
         """One more line of the file that is shown."""

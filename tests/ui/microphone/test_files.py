@@ -15,6 +15,7 @@ from mblt_desktop.context import AppContext
 from mblt_desktop.microphone import queue as queue_module
 from mblt_desktop.microphone.pane import MicrophonePane
 from mblt_desktop.microphone.queue_view import fact_words, value_words
+from mblt_desktop.widgets import Chip
 from runtime.errors import AudioError, ErrorInfo, ModelDamagedError
 from runtime.messages import (
     CallOverdue,
@@ -59,6 +60,11 @@ def drop(pane: MicrophonePane, *paths: Path) -> None:
     QApplication.sendEvent(pane, enter)
     assert enter.isAccepted()
     QApplication.sendEvent(pane, QDropEvent(QPoint(500, 500), *args))
+
+
+def chips(pane: MicrophonePane) -> list[str]:
+    """What the heading says beside the file's name."""
+    return [chip.text for chip in pane.page.findChildren(Chip) if chip.isVisible()]
 
 
 def test_the_pane_looks_for_inputs_and_models_when_it_comes_to_the_front(
@@ -221,7 +227,7 @@ def test_cancel_waits_for_its_acknowledgement(
 
 
 def test_files_wait_for_a_model_to_be_installed(
-    pane: MicrophonePane, bridge: ScriptedBridge, post: Post, shell: RecordingShell
+    qtbot: QtBot, pane: MicrophonePane, bridge: ScriptedBridge, post: Post, shell: RecordingShell
 ) -> None:
     pane.activated()
     post(ModelsListed(()))
@@ -231,9 +237,14 @@ def test_files_wait_for_a_model_to_be_installed(
     assert fact_words(item) == "Waits for a speech model."
     assert bridge.host.sent(Transcribe) == []
     assert pane.record_panel.engine.currentText() == "No speech model installed"
-    pane.record_panel.engine.activated.emit(1)
+    qtbot.waitUntil(lambda: chips(pane) == ["waiting"])
+    pane.record_panel.install.click()
     assert shell.panes == ["models"]
     post(ModelsListed((TINY,)))
+    assert not pane.record_panel.install.isVisible()
+    request = bridge.host.sent(Transcribe)[0].request_id
+    post(ModelLoaded(TINY_LOADED), TranscribeProgress(request, 1.0, 24.0))
+    qtbot.waitUntil(lambda: chips(pane) == ["transcribing"])
     assert [command.source for command in bridge.host.sent(Transcribe)] == names
     assert len(bridge.host.sent(LoadSpeech)) == 1
     kinds = [type(command) for command in bridge.host.commands]
