@@ -166,7 +166,7 @@ def _host_weights(checkpoint: Checkpoint, codebooks: int) -> dict[str, torch.Ten
         host[f"depthformer.depth_norms.{number}"] = checkpoint.tensor(f"{theirs}embedding_norm.weight")
     # A compiled depthformer works in turned coordinates; this one in its own.
     depth = len(checkpoint.tensor("depth_linear.bias")) // codebooks
-    host["depthformer.rotation"] = torch.eye(depth)
+    host["depthformer.rotation"] = torch.eye(depth, dtype=torch.float32)
     return host
 
 
@@ -245,7 +245,9 @@ def _depth_tensors(checkpoint: Checkpoint, arch: DecoderArchitecture) -> Named:
     import torch
 
     size = arch.head_dim
-    yield "rope.inverse_frequencies", _DEPTH_THETA ** (-torch.arange(0, size, 2) / size)
+    # Said, as the data type of new tensors is another thread's while that loads a model.
+    steps = torch.arange(0, size, 2, dtype=torch.float32)
+    yield "rope.inverse_frequencies", _DEPTH_THETA ** (-steps / size)
     for number in range(arch.layers):
         ours, theirs = f"layers.{number}.", f"depthformer.layers.{number}."
         yield from _common(checkpoint, ours, theirs)

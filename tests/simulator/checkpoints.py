@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from runtime.simulator.build import build_artifact
+
 _COMMON: dict[str, Any] = {
     "vocab_size": 131,
     "hidden_size": 48,
@@ -178,3 +180,26 @@ def unsettle(model: Any) -> Any:
             if "norm" in name.lower() or "bias" in name:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     return model.eval()
+
+
+def assert_is_the_same_beside_a_load(source: Path, folder: Path) -> None:
+    """Build an artifact of the checkpoint twice: alone, and while another thread loads a model.
+
+    That changes the data type of new tensors, for the whole process.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    alone, beside = folder / "alone", folder / "beside"
+    build_artifact(source, alone)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        build_artifact(source, beside)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for path in sorted(alone.glob("*.safetensors")):
+        ours, theirs = load_file(path), load_file(beside / path.name)
+        assert ours.keys() == theirs.keys()
+        for name, tensor in ours.items():
+            assert tensor.dtype is theirs[name].dtype, name
+            assert torch.equal(tensor, theirs[name]), name

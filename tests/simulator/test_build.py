@@ -20,7 +20,7 @@ from runtime.errors import (
 from runtime.simulator import artifact, checkpoint
 from runtime.simulator.build import build_artifact
 from runtime.simulator.weights import open_mapped
-from tests.simulator.checkpoints import make_checkpoint
+from tests.simulator.checkpoints import assert_is_the_same_beside_a_load, make_checkpoint
 
 
 @pytest.fixture
@@ -187,3 +187,7 @@ def test_an_existing_folder_is_left_alone(source: Path, tmp_path: Path) -> None:
     (out / "precious.txt").unlink()
     build_artifact(source, out)
     assert (out / "llama.mxq").is_file()
+
+
+def test_an_artifact_is_the_same_while_another_thread_loads_a_model(source: Path, tmp_path: Path) -> None:
+    assert_is_the_same_beside_a_load(source, tmp_path)

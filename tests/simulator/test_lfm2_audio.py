@@ -17,6 +17,7 @@ from runtime.families.vendor import dispose_model
 from runtime.simulator import artifact
 from runtime.simulator.build import build_artifact
 from runtime.simulator.roles import make_executor
+from tests.simulator.checkpoints import assert_is_the_same_beside_a_load
 from tests.simulator.lfm2_audio import (
     CODEBOOKS,
     MELS,
@@ -198,3 +199,7 @@ def test_zeros_clear_a_slot(model: Any) -> None:
     assert not memory.layer(0, 0)[0].any()
     assert not memory.layer(0, 1)[1].any()
     assert len(native.dump_cache_memory()[0]) < len(held[0])
+
+
+def test_an_artifact_is_the_same_while_another_thread_loads_a_model(checkpoint: Path, tmp_path: Path) -> None:
+    assert_is_the_same_beside_a_load(checkpoint, tmp_path)

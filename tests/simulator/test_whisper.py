@@ -15,6 +15,7 @@ from runtime.device.active import vendor_stack
 from runtime.errors import ModelUnsupportedError
 from runtime.families.vendor import dispose_model
 from runtime.simulator.build import build_artifact
+from tests.simulator.checkpoints import assert_is_the_same_beside_a_load
 from tests.simulator.test_generate import LAYOUTS
 
 MELS, FRAMES = 8, 20
@@ -165,3 +166,7 @@ def test_an_unusual_checkpoint_is_refused(checkpoint: Path, tmp_path: Path) -> N
     (folder / "config.json").write_text(json.dumps(config | {"scale_embedding": True}))
     with pytest.raises(ModelUnsupportedError, match="ordinary Whisper"):
         build_artifact(folder, tmp_path / "out")
+
+
+def test_an_artifact_is_the_same_while_another_thread_loads_a_model(checkpoint: Path, tmp_path: Path) -> None:
+    assert_is_the_same_beside_a_load(checkpoint, tmp_path)
