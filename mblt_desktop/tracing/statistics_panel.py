@@ -11,7 +11,7 @@ from PySide6.QtCore import (
     Signal,
     Slot,
 )
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QVBoxLayout
 
 from mblt_desktop.theme import font
@@ -26,6 +26,9 @@ _WIDEST = ("99,999", "999.9 ms", "999.9 ms", "999.9 ms", "999.9 ms", "100 %")
 _CELL_MARGIN = 10
 _SHARE_TIP = "Part of the stretch of time during which at least one such span ran"
 _SORT = Qt.ItemDataRole.UserRole
+_GIVE_WAY = (4, 3, 5, 1)
+"""Columns that are left out where there is no room, in this order: total and share say most."""
+_SHORTEST_NAME = 120
 _Index = QModelIndex | QPersistentModelIndex
 
 
@@ -128,9 +131,21 @@ class StatisticsTable(QTableView):
         header.setFont(font("small"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        for column, widest in enumerate(_WIDEST, start=1):
-            self.setColumnWidth(column, self.fontMetrics().horizontalAdvance(widest) + 2 * _CELL_MARGIN)
+        self._widths = {
+            column: self.fontMetrics().horizontalAdvance(widest) + 2 * _CELL_MARGIN
+            for column, widest in enumerate(_WIDEST, start=1)
+        }
+        for column, width in self._widths.items():
+            self.setColumnWidth(column, width)
         self.activated.connect(self._on_activated)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out what matters least where there is no room for all columns; copying has all."""
+        super().resizeEvent(event)
+        too_much = _SHORTEST_NAME + sum(self._widths.values()) - self.viewport().width()
+        for column in _GIVE_WAY:
+            self.setColumnHidden(column, too_much > 0)
+            too_much -= self._widths[column]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Copy the selected rows as a table."""
