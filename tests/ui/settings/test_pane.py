@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
-import tokenize
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,8 +38,6 @@ from runtime.settings.table import SETTINGS
 from tests.ui.conftest import ScriptedBridge
 from tests.ui.settings.conftest import Remembered
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 def page_of(pane: SettingsPane, kind: type) -> SettingsPage:
     return next(page for page in pane.pages if isinstance(page, kind))
@@ -54,13 +49,6 @@ def row_of(pane: SettingsPane, key: str) -> SettingRow:
 
 def shown_rows(pane: SettingsPane) -> set[str]:
     return {key for page in pane.pages for key, row in page.rows.items() if row.isVisibleTo(page)}
-
-
-def texts_of(path: Path) -> list[str]:
-    """Every string of a module, also the fixed pieces of those with values in them."""
-    with tokenize.open(path) as file:
-        nodes = ast.walk(ast.parse(file.read()))
-    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 # -- the whole pane --------------------------------------------------------------------------------
@@ -147,20 +135,6 @@ def test_the_pages_are_walked_with_the_arrow_keys(pane: SettingsPane, qtbot: QtB
         "Device & layout", "Sampling & penalties", "Audio", "Tracing", "Storage & privacy", "Appearance",
         "Advanced",
     ]  # fmt: skip
-
-
-def test_whoever_is_sent_to_a_page_finds_one_of_that_name(pane: SettingsPane) -> None:
-    """“(Settings, Advanced)” and the like, wherever either package says it."""
-    titles = tuple(pane.names.item(row).text() for row in range(pane.names.count()))
-    named = [
-        text[place.end() :]
-        for package in ("runtime", "mblt_desktop")
-        for path in (ROOT / package).rglob("*.py")
-        for text in texts_of(path)
-        for place in re.finditer(r"\bSettings, ", text)
-    ]
-    assert len(named) > 5
-    assert [text for text in named if not text.startswith(titles)] == []
 
 
 def test_a_choice_is_taken_at_once(pane: SettingsPane, preferences: Preferences) -> None:
