@@ -6,8 +6,10 @@ by one rename: a model is either complete or not listed as installed.
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from runtime.errors import (
     StorageError,
     storage_error,
 )
+from runtime.garbage import GARBAGE
 from runtime.model_folder import family_of, read_object
 
 _UNHARMED = "Installed models are unharmed."
@@ -175,6 +178,9 @@ def build(library: Library, source: Path, target: str, options: BuildOptions, jo
 
 
 def _build(source: Path, target: Path, options: BuildOptions, job: Job) -> None:
+    if "torch" not in sys.modules:
+        with GARBAGE.imported_for_good():
+            importlib.import_module("torch")
     from runtime.simulator.build import build_artifact
 
     def progress(stage: str, fraction: float) -> None:

@@ -22,7 +22,7 @@ from runtime.lanes.device_call import DeviceCall
 from runtime.lanes.event_log import note
 from runtime.lanes.lane import CancelMarks, Lane, Post, Service
 from runtime.lanes.outbox import Outbox
-from runtime.lanes.refusals import load_cancelled, memory_still_held, not_loaded, refusal
+from runtime.lanes.refusals import load_cancelled, memory_still_held, nothing_loaded, refusal
 from runtime.lanes.watchdog import Limits, Watchdog
 from runtime.messages import (
     AnalyseRecording,
@@ -276,7 +276,7 @@ class Host:
             self._watchdog.wake()
             return
         if lane is None or not lane.put(command):
-            event = refusal(command, not_loaded(getattr(command, "model_id", "")).info)
+            event = refusal(command, nothing_loaded(command).info)
             if event is not None:
                 self._post(event)
             return

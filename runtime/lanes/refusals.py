@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from runtime.errors import ErrorInfo, ModelNotLoadedError
 from runtime.messages import (
@@ -58,6 +59,22 @@ def not_loaded(model_id: str) -> ModelNotLoadedError:
         remedy="Load it in the Models pane, then send the message again.",
         unharmed="The conversation is unharmed.",
     )
+
+
+def no_speech_model(source: str) -> ModelNotLoadedError:
+    """A file is to be transcribed, and nothing is there that could."""
+    return ModelNotLoadedError(
+        f"{Path(source).name} cannot be transcribed: no speech model is loaded.",
+        remedy="Choose one under “Run on”, or fetch one in the Models pane.",
+        unharmed="The file was not changed.",
+    )
+
+
+def nothing_loaded(command: Command) -> ModelNotLoadedError:
+    """There is no model that could take the command."""
+    if isinstance(command, Transcribe):
+        return no_speech_model(command.source)
+    return not_loaded(getattr(command, "model_id", ""))
 
 
 def load_cancelled() -> ModelNotLoadedError:

@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import takewhile
-from pathlib import Path
 
 from runtime.audio.vad import SileroVad
 from runtime.config import RuntimeConfig
-from runtime.errors import ModelNotLoadedError, loses_model, to_info
+from runtime.errors import loses_model, to_info
 from runtime.lanes.building import drop_what_it_holds
 from runtime.lanes.device_call import DeviceCall
 from runtime.lanes.lane import CancelMarks, Post
+from runtime.lanes.refusals import no_speech_model
 from runtime.messages import (
     Cancelled,
     Command,
@@ -145,11 +145,7 @@ class SpeechService:
 
     def _make_job(self, command: Transcribe) -> TranscribeJob:
         if self._engine is None:
-            raise ModelNotLoadedError(
-                f"{Path(command.source).name} cannot be transcribed: no speech model is loaded.",
-                remedy="Choose one under “Run on”, or fetch one in the Models pane.",
-                unharmed="The file was not changed.",
-            )
+            raise no_speech_model(command.source)
         if self._vad is None:
             self._vad = SileroVad()
         # A file that is parked goes on with its own stream.
