@@ -12,11 +12,18 @@ from runtime.errors import ContextFullError
 from runtime.families.base import FamilyModel, Prompt
 from runtime.kv.keeper import Lease
 from runtime.messages import ImagePart, ModelInfo, PromptMeasured, StopReason, Turn
+from runtime.sampling.params import ContextPolicy
 from runtime.sampling.sampler import Sampler, Sampling
 from runtime.tracing.recorder import RECORDER
 
 MOST_SHARING = 4
 """A conversation with more pictures has turns left out instead of making all of them smaller and smaller."""
+
+_MORE: dict[ContextPolicy, str] = {
+    "stop": "have earlier turns left out",
+    "drop_middle": "choose the rolling window, which leaves out the first turns too",
+}
+"""What else may help where earlier turns stay, by the policy that keeps them."""
 
 
 def prompt_for(model: FamilyModel, request: Request, sampling: Sampling) -> Fit[Prompt]:
@@ -59,15 +66,13 @@ def _too_long(info: ModelInfo, sampling: Sampling, fitted: Fit[Prompt]) -> Conte
         said = f"Even without {left_out} earlier turns this conversation is {length} tokens long"
     else:
         said = f"This conversation is {length} tokens long"
-    remedy = "Shorten the message, or start a new chat."
-    if sampling.context_policy == "stop" and sum(turn.role == "user" for turn in fitted.turns) > 1:
-        remedy = (
-            "Shorten the message, start a new chat, or have earlier turns left out (Settings, Sampling & "
-            "penalties)."
-        )
+    ways = "Shorten the message, or start a new chat."
+    if sampling.context_policy in _MORE and sum(turn.role == "user" for turn in fitted.turns) > 1:
+        more = _MORE[sampling.context_policy]
+        ways = f"Shorten the message, start a new chat, or {more} (Settings, Sampling & penalties)."
     return ContextFullError(
         f"{said}; {info.title} holds {info.context_length}.",
-        remedy=remedy,
+        remedy=ways,
         unharmed="The conversation is unharmed.",
     )
 

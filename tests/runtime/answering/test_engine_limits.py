@@ -151,6 +151,29 @@ def test_a_last_message_that_is_too_long_is_refused_by_every_policy(make: Callab
         assert bench.of(Failed, "r")[0].error.code == "request.context_full"
 
 
+@pytest.mark.parametrize(
+    ("policy", "turns", "way"),
+    [
+        ("stop", ("aaaa", "bbbb", "x" * 12), "have earlier turns left out"),
+        ("drop_middle", ("aaaa", "bbbb", "x" * 12), "choose the rolling window"),
+        ("drop_middle", ("x" * 20,), "start a new chat."),
+    ],
+)
+def test_what_is_refused_names_the_way_that_is_left(
+    make: Callable[..., Bench], policy: str, turns: tuple[str, ...], way: str
+) -> None:
+    bench = make(context_length=16)
+    bench.ask("r", *turns, sampling=SamplingRequest(context_policy=policy))
+    bench.run()
+    remedy = bench.of(Failed, "r")[0].error.remedy
+    assert way in remedy
+    assert ("Settings" in remedy) == (len(turns) > 1)
+    bench = make(context_length=16)
+    bench.ask("r", *turns, sampling=SamplingRequest(context_policy="rolling"))
+    bench.run()
+    assert bool(bench.of(Failed, "r")) == (len(turns) == 1), "what is named helps"
+
+
 def test_a_rolling_answer_goes_on_while_earlier_turns_can_go(make: Callable[..., Bench]) -> None:
     bench = make(script=(1,), context_length=20)
     bench.ask("r", "aaaa", "bbbb", "cccc", sampling=SamplingRequest(context_policy="rolling"))
