@@ -89,7 +89,7 @@ def test_find_goes_to_the_search_field_of_the_pane_and_escape_empties_it(qtbot, 
 def test_find_goes_to_the_text_of_the_transcript_that_is_shown(window: MainWindow):
     window.navigate("microphone")
     page = window.pane("microphone").page
-    page.show_growing("talk.wav", Path("talk.wav"), [])
+    page.show_growing("talk.wav", Path("talk.wav"), [], waiting=False)
     page.text.setFocus()
     QTest.keySequence(page.text, QKeySequence(QKeySequence.StandardKey.Find))
     assert page.search.hasFocus()
