@@ -116,8 +116,10 @@ class Application(QObject):
         self.preferences.flush()
         self.store.close()
         self.window.deleteLater()
-        self._collector.stop()
-        return answered and not busy
+        ended = answered and not busy
+        if ended:  # else a thread that still runs could collect the window, until the program is gone
+            self._collector.stop()
+        return ended
 
     @Slot()
     def _on_painted(self) -> None:
