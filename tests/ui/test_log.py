@@ -89,7 +89,7 @@ def test_penalties_that_are_left_out_are_said_to_who_asks(
     options = ["--max-tokens", "2", "--no-penalties", "--presence-penalty", "0.5"] + ["--verbose"] * verbose
     done = run("-m", "mblt_desktop", "chat", "-m", model, "-p", SECRET, *options, paths=paths)
     assert done.returncode == 0
-    words = "Penalties are off; ignored: repetition_penalty 1.1, presence_penalty 0.5"
+    words = "Penalties are off; ignored: repetition_penalty 1.05, presence_penalty 0.5"
     assert (words in done.stderr) is verbose
     assert ("was loaded in" in done.stderr) is verbose
     assert SECRET not in done.stderr
