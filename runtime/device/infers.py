@@ -31,13 +31,14 @@ def ended_when(unwanted: Callable[[], bool]) -> Iterator[None]:
 
     What is in the middle of being computed into a KV cache then is for the caller to put right.
     """
+    before = getattr(_WORK, "unwanted", None)
     _WORK.unwanted = unwanted
     try:
         yield
     except _NotWantedError:
         pass
     finally:
-        _WORK.unwanted = None
+        _WORK.unwanted = before
 
 
 def watch_infers() -> None:

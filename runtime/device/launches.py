@@ -21,68 +21,70 @@ _BETWEEN = 0.5
 """Seconds between two words about it."""
 
 _LOCK = threading.Lock()
+_OWN = threading.local()
 _log = logging.getLogger(__name__)
-_counter: _Counter | None = None
-_launched: list[weakref.ref[Any]] | None = None
-"""By the load that is going on."""
+_newest: _Load | None = None
 
 
-class _Counter:
-    """Counts, and tells now and then."""
+class _Load:
+    """What one load has launched so far."""
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell = tell
-        self._count = 0
+    def __init__(self) -> None:
+        self.tell: Callable[[int], None] | None = None
+        self._models: list[weakref.ref[Any]] = []
         self._told = time.monotonic()
 
-    def launched(self) -> None:
+    def launched(self, model: Any) -> None:
         with _LOCK:
-            self._count += 1
-            now = time.monotonic()
-            if now - self._told < _BETWEEN:
+            self._models.append(weakref.ref(model))
+            now, count = time.monotonic(), len(self._models)
+            if self.tell is None or now - self._told < _BETWEEN:
                 return
             self._told = now
-        self._tell(self._count)
+        self.tell(count)
 
-
-@contextmanager
-def each_launch(tell: Callable[[int], None]) -> Iterator[None]:
-    """While the block loads a model, `tell` hears every half second how many networks are on the device.
-
-    What it raises ends the load.
-    """
-    global _counter
-    _wrap_once()
-    mine = _counter = _Counter(tell)
-    try:
-        yield
-    finally:
-        if _counter is mine:  # not of a load that goes on after this one was given up
-            _counter = None
+    def take_back(self) -> None:
+        for model in filter(None, (reference() for reference in self._models)):
+            try:
+                model.dispose()
+            except Exception as error:  # noqa: BLE001 - a device that is lost has lost the model, too
+                _log.warning("A network could not be taken off the device: %s", type(error).__name__)
 
 
 @contextmanager
 def taken_back_on_failure() -> Iterator[None]:
     """Nothing of what the block loads stays on the device when it fails."""
-    global _launched
-    mine: list[weakref.ref[Any]] = []
-    _launched = mine
+    global _newest
+    mine = _newest = _OWN.load = _Load()
     try:
         yield
     except BaseException:
-        for model in filter(None, (reference() for reference in mine)):
-            _dispose(model)
+        mine.take_back()
         raise
     finally:
-        if _launched is mine:
-            _launched = None
+        _OWN.load = None
+        if _newest is mine:
+            _newest = None
 
 
-def _dispose(model: Any) -> None:
+@contextmanager
+def each_launch(tell: Callable[[int], None]) -> Iterator[None]:
+    """While the block launches, `tell` hears every half second how many networks are on the device.
+
+    What it raises ends the load, which is that of `taken_back_on_failure`.
+    """
+    _wrap_once()
+    load = _load_of_this_thread() or _Load()
+    load.tell = tell
     try:
-        model.dispose()
-    except Exception as error:  # noqa: BLE001 - a device that is lost has lost the model, too
-        _log.warning("A network could not be taken off the device: %s", type(error).__name__)
+        yield
+    finally:
+        load.tell = None
+
+
+def _load_of_this_thread() -> _Load | None:
+    """A thread of the vendor's own works for the newest: an earlier load that goes on was given up."""
+    return getattr(_OWN, "load", None) or _newest
 
 
 def _wrap_once() -> None:
@@ -96,11 +98,9 @@ def _wrap_once() -> None:
         @functools.wraps(launch)
         def noted(model: Any, *args: Any, **kwargs: Any) -> Any:
             result = launch(model, *args, **kwargs)
-            launched, counter = _launched, _counter
-            if launched is not None:
-                launched.append(weakref.ref(model))
-            if counter is not None:
-                counter.launched()
+            load = _load_of_this_thread()
+            if load is not None:
+                load.launched(model)
             return result
 
         qbruntime.Model.launch = noted

@@ -197,10 +197,10 @@ def test_nothing_stays_when_the_model_cannot_be_used_after_all(
     def then_fail(opening: Opening, *args: Any) -> Any:
         model = vendors(opening, *args)
         on_device.append(device.models)
-        raise ValueError(type(model).__name__)
+        raise RuntimeError(type(model).__name__)
 
     monkeypatch.setattr(Opening, "load", then_fail)
-    with pytest.raises(ValueError, match="Mobilint"):
+    with pytest.raises(RuntimeError, match="Mobilint"):
         load(family, folder)
     assert on_device[0] >= 2
     assert device.is_as_before
