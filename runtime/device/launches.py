@@ -30,18 +30,22 @@ class _Load:
     """What one load has launched so far."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[int], None] | None = None
+        self._tell: Callable[[int], None] | None = None
         self._models: list[weakref.ref[Any]] = []
-        self._told = time.monotonic()
+        self._told = 0.0
+
+    def tell(self, listener: Callable[[int], None] | None) -> None:
+        """Who hears of it from now on."""
+        self._tell, self._told = listener, time.monotonic()
 
     def launched(self, model: Any) -> None:
         with _LOCK:
             self._models.append(weakref.ref(model))
-            now, count = time.monotonic(), len(self._models)
-            if self.tell is None or now - self._told < _BETWEEN:
+            tell, now, count = self._tell, time.monotonic(), len(self._models)
+            if tell is None or now - self._told < _BETWEEN:
                 return
             self._told = now
-        self.tell(count)
+        tell(count)
 
     def take_back(self) -> None:
         for model in filter(None, (reference() for reference in self._models)):
@@ -75,11 +79,11 @@ def each_launch(tell: Callable[[int], None]) -> Iterator[None]:
     """
     _wrap_once()
     load = _load_of_this_thread() or _Load()
-    load.tell = tell
+    load.tell(tell)
     try:
         yield
     finally:
-        load.tell = None
+        load.tell(None)
 
 
 def _load_of_this_thread() -> _Load | None:
