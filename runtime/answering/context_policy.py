@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from runtime.errors import RequestError
 from runtime.messages import Turn
 from runtime.sampling.params import ContextPolicy
 
@@ -65,8 +66,10 @@ def fit(
     """Leave out exchanges until prompt and `room` are within `limit` tokens.
 
     `build` makes the prompt of turns; it is called once when all of them fit, else about log2(exchanges)
-    times more.
+    times more. Raises RequestError when there is no turn.
     """
+    if not turns:
+        raise RequestError("There is no message to answer.", remedy="Write a message, then send it.")
     everything = build(turns)
     whole = len(everything.token_ids)
     head, droppable, tail = _split(turns, policy)

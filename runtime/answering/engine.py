@@ -21,7 +21,7 @@ from runtime.answering.scheduler import Admit, Chunk, Decode, Prefill, Scheduler
 from runtime.answering.steps import Drawn, execute, steps_of, tokens_of
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.device.infers import ended_when
-from runtime.errors import BadLogitsError, DeviceError, MbltError, loses_model, to_info
+from runtime.errors import BadLogitsError, DeviceError, ErrorInfo, MbltError, loses_model, to_info
 from runtime.families import load_model
 from runtime.families.base import FamilyModel, Progress, token_text
 from runtime.kv.keeper import KvKeeper
@@ -72,6 +72,7 @@ class Engine:
         self._scheduler = Scheduler()
         self._places = Places(self._scheduler.moved, post)
         self._loaded: Loaded | None = None
+        self._not_loaded_because: ErrorInfo | None = None
         self._ignored_penalties = IgnoredPenalties()
         self._handlers: dict[type, Callable[..., None]] = {
             LoadModel: self._load,
@@ -94,7 +95,7 @@ class Engine:
 
     def step(self) -> bool:
         """Plan, execute, commit; True while there is more to do."""
-        self._settle_cancelled()
+        self._cancel(lambda request: self._marks.is_cancelled(request.id))
         self._places.tell()
         plan = self._scheduler.plan(self._loaded.model.info.prefill_chunk if self._loaded else 1)
         if plan is None:
@@ -127,21 +128,21 @@ class Engine:
 
     def close(self) -> None:
         """Give the device back; what still runs ends as cancelled."""
-        self._cancel_all()
+        self._cancel(lambda _: True)
         self._dispose()
 
     # -- models -------------------------------------------------------------------------------
 
     def _load(self, command: LoadModel) -> None:
         self._unload_current()
+        self._not_loaded_because = None
         loading = self._call.loading(command.model_id, self._post)
         try:
             with loading as progress, RECORDER.span("load model", model=command.model_id):
-                model = self._load_family(
-                    command.model_id, Path(command.folder), command.layout, self._config.device, progress
-                )
+                folder, device = Path(command.folder), self._config.device
+                model = self._load_family(command.model_id, folder, command.layout, device, progress)
         except Exception as error:  # noqa: BLE001 - the top of a load; shown with its model
-            self._post(ModelFailed(command.model_id, to_info(error)))
+            self._say_failed(command.model_id, error)
             return
         caches = KvKeeper(model, self._options.kv, self._config.kv_dir)
         self._loaded = Loaded(model, steps_of(model), caches)
@@ -158,7 +159,7 @@ class Engine:
         if self._loaded is None:
             return
         model_id = self._loaded.model.info.model_id
-        self._cancel_all()
+        self._cancel(lambda _: True)
         self._dispose()
         self._post(ModelUnloaded(model_id))
 
@@ -173,7 +174,11 @@ class Engine:
         try:
             self._dispose(save=False)
         finally:
-            self._post(ModelFailed(model_id, to_info(error)))
+            self._say_failed(model_id, error)
+
+    def _say_failed(self, model_id: str, error: Exception) -> None:
+        self._not_loaded_because = to_info(error)
+        self._post(ModelFailed(model_id, self._not_loaded_because))
 
     def _dispose(self, *, save: bool = True) -> None:
         loaded, self._loaded = self._loaded, None
@@ -184,8 +189,7 @@ class Engine:
 
     def _forget(self, command: ForgetConversation) -> None:
         conversation_id = command.conversation_id
-        for request in self._scheduler.take_out(lambda one: one.conversation_id == conversation_id):
-            self._finish(request, "cancelled")
+        self._cancel(lambda request: request.conversation_id == conversation_id)
         if self._loaded is not None:
             self._loaded.caches.forget(conversation_id)
 
@@ -238,7 +242,7 @@ class Engine:
 
     def _of(self, model_id: str) -> Loaded:
         if self._loaded is None or self._loaded.model.info.model_id != model_id:
-            raise not_loaded(model_id)
+            raise not_loaded(model_id, self._not_loaded_because)
         return self._loaded
 
     def _resume(self, request: Request, slot: int) -> None:
@@ -362,12 +366,8 @@ class Engine:
 
     # -- endings ------------------------------------------------------------------------------
 
-    def _cancel_all(self) -> None:
-        for request in self._scheduler.take_out(lambda _: True):
-            self._finish(request, "cancelled")
-
-    def _settle_cancelled(self) -> None:
-        for request in self._scheduler.take_out(lambda request: self._marks.is_cancelled(request.id)):
+    def _cancel(self, unwanted: Callable[[Request], bool]) -> None:
+        for request in self._scheduler.take_out(unwanted):
             self._finish(request, "cancelled")
 
     def _finish(self, request: Request, reason: StopReason) -> None:

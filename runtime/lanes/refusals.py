@@ -52,12 +52,20 @@ def cancelled(command: Generate | Transcribe) -> Event:
     return Finished(command.request_id, "cancelled", Usage(0, 0, 0), timings, device="")
 
 
-def not_loaded(model_id: str) -> ModelNotLoadedError:
-    """A request names a model that is not there."""
+def not_loaded(model_id: str, because: ErrorInfo | None = None) -> ModelNotLoadedError:
+    """A request names a model that is not there; `because` is why, when that is known."""
+    unharmed = "The conversation is unharmed."
+    if because is not None:
+        return ModelNotLoadedError(
+            f"The model is not loaded. {because.summary}",
+            remedy=because.remedy,
+            unharmed=unharmed,
+            detail=because.detail,
+        )
     return ModelNotLoadedError(
         f"The model {model_id} is not loaded.",
         remedy="Load it in the Models pane, then send the message again.",
-        unharmed="The conversation is unharmed.",
+        unharmed=unharmed,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.answering.engine import Engine
 from runtime.config import RuntimeConfig
-from runtime.errors import DeviceLostError, ModelDamagedError
+from runtime.errors import DeviceLostError, DeviceMemoryError, ModelDamagedError
 from runtime.lanes.lane import CancelMarks
 from runtime.layout.request import LayoutRequest
 from runtime.messages import (
@@ -215,6 +215,32 @@ def test_asking_a_model_that_is_not_loaded_says_so(make: Callable[..., Bench]) -
     bench.ask("r", "x")
     bench.run()
     assert bench.of(Failed, "r")[0].error.code == "request.model_not_loaded"
+
+
+def test_a_request_without_a_message_is_refused_in_words(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.engine.handle(Generate("r", "c", "scripted", (), SamplingRequest(), 1))
+    bench.run()
+    assert bench.of(Failed, "r")[0].error.summary == "There is no message to answer."
+
+
+def test_who_asks_a_model_that_failed_hears_why(tmp_path: Path) -> None:
+    def load(*_: object) -> ScriptedModel:
+        raise DeviceMemoryError("It does not fit.", remedy="Unload another model.")
+
+    events: list[Event] = []
+    engine = Engine(RuntimeConfig(tmp_path), events.append, CancelMarks(), load=load)
+    engine.handle(LoadModel("scripted", "", LayoutRequest()))
+    turns = (Turn("user", (TextPart("hello"),)),)
+    engine.handle(Generate("r", "c", "scripted", turns, SamplingRequest(), 1))
+    while engine.step():
+        pass
+    (error,) = (event.error for event in events if isinstance(event, Failed))
+    assert (error.code, error.summary, error.remedy) == (
+        "request.model_not_loaded",
+        "The model is not loaded. It does not fit.",
+        "Unload another model.",
+    )
 
 
 def test_a_bad_sampling_value_fails_its_request_only(make: Callable[..., Bench]) -> None:
