@@ -81,9 +81,17 @@ class Faulty(Recording):
 
 
 class Saving(Recording):
-    """A service with two units of work for quiet moments."""
+    """A service with two units of work for quiet moments, and the times of what it did."""
 
-    left = 2
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 2
+        self.times: list[tuple[str, float]] = []
+
+    def _note(self, what: str) -> None:
+        super()._note(what)
+        if what != "step":
+            self.times.append((what, time.monotonic()))
 
     def work_when_quiet(self) -> bool:
         self._note("quiet")
@@ -125,16 +133,19 @@ def test_quiet_moments_begin_some_time_after_the_last_command_and_end_with_the_n
     thread = threading.Thread(target=lane.run)
     thread.start()
     for _ in range(5):
-        time.sleep(0.1)  # not quiet for long enough
         lane.put(ListModels())
+        time.sleep(0.1)
     while service.left:
         time.sleep(0.01)
     lane.put(UnloadModel("m"))
     lane.stop()
     thread.join(10)
     assert not thread.is_alive()
-    done = [entry for entry in service.log if entry not in ("step", "open", "close")]
-    assert done == ["ListModels"] * 5 + ["quiet"] * 2 + ["UnloadModel"]
+    done = [what for what, _ in service.times]
+    first = done.index("quiet")
+    assert first >= 2, "somebody had asked before"
+    assert service.times[first][1] - service.times[first - 1][1] >= 0.3
+    assert sorted(done) == sorted(["open", *["ListModels"] * 5, "quiet", "quiet", "UnloadModel", "close"])
 
 
 def test_a_service_without_such_work_sleeps_until_a_command_comes(monkeypatch: pytest.MonkeyPatch) -> None:
