@@ -15,7 +15,7 @@ from runtime.lanes.watchdog import Limits, Watchdog
 from runtime.messages import CallOverdue, Command, Event, Failed, Generate
 from runtime.sampling.params import SamplingRequest
 
-LIMIT = 0.6
+LIMIT = 1.5
 
 
 class Measuring:
