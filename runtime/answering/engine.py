@@ -21,7 +21,7 @@ from runtime.answering.scheduler import Admit, Chunk, Decode, Prefill, Scheduler
 from runtime.answering.steps import Drawn, execute, steps_of, tokens_of
 from runtime.config import DeviceChoice, RuntimeConfig
 from runtime.device.infers import ended_when
-from runtime.errors import BadLogitsError, DeviceError, ErrorInfo, MbltError, loses_model, to_info
+from runtime.errors import DeviceError, ErrorInfo, loses_model, to_info
 from runtime.families import load_model
 from runtime.families.base import FamilyModel, Progress, token_text
 from runtime.kv.keeper import KvKeeper
@@ -122,9 +122,10 @@ class Engine:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - the top of one request
-            self._fail(request, error)
-            if loses_model(error):
+            if self._loaded is not None and loses_model(error):
                 self._lose_model(error)
+            else:
+                self._fail(request, error)
 
     def close(self) -> None:
         """Give the device back; what still runs ends as cancelled."""
@@ -164,17 +165,20 @@ class Engine:
         self._post(ModelUnloaded(model_id))
 
     def _lose_model(self, error: Exception) -> None:
-        """The device failed: what is queued cannot run, and a reload is needed."""
-        if self._loaded is None:
+        """The device failed. The model ends before its requests: who asks again at once knows to load it."""
+        loaded = self._loaded
+        if loaded is None:
             return
-        model_id = self._loaded.model.info.model_id
-        for request in self._scheduler.take_out(lambda _: True):
-            self._fail(request, error)
+        requests = self._scheduler.take_out(lambda _: True)
+        for request in requests:
+            loaded.distrust(request.conversation_id, error)
         drop_what_it_holds(error)
         try:
             self._dispose(save=False)
         finally:
-            self._say_failed(model_id, error)
+            self._say_failed(loaded.model.info.model_id, error)
+            for request in requests:
+                self._fail(request, error)
 
     def _say_failed(self, model_id: str, error: Exception) -> None:
         self._not_loaded_because = to_info(error)
@@ -382,9 +386,8 @@ class Engine:
         self._leave(request)
 
     def _fail(self, request: Request, error: Exception) -> None:
-        doubtful = isinstance(error, BadLogitsError | DeviceError) or not isinstance(error, MbltError)
-        if doubtful and self._loaded is not None:
-            self._loaded.caches.distrust(request.conversation_id)
+        if self._loaded is not None:
+            self._loaded.distrust(request.conversation_id, error)
         self._post(Failed(request.id, to_info(error)))
         self._leave(request)
 

@@ -148,17 +148,18 @@ class Gate:
             self._post(event)
 
     def shut(self, error: ErrorInfo, *, as_wished: bool = False) -> list[str]:
-        """Let nothing out any more: every unanswered request ends with the error, and every model, too.
+        """Let nothing out any more: every model ends with the error, and then every unanswered request.
 
+        In that order, so that who asks again as soon as a request has ended knows to load the model first.
         `as_wished`: the models end as unloaded. Returns the requests' ids; does nothing the second time.
         """
         with self._lock:
             if self._shut:
                 return []
             self._shut = True
-            for request_id in (*self._unanswered, *self._measured):
-                self._post(Failed(request_id, error))
             for model_id in self._models | self._loads:
                 gone = ModelUnloaded(model_id, cancelled=model_id in self._loads)
                 self._post(gone if as_wished else ModelFailed(model_id, error))
+            for request_id in (*self._unanswered, *self._measured):
+                self._post(Failed(request_id, error))
             return list(self._unanswered)

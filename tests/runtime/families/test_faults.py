@@ -143,7 +143,8 @@ def test_device_lost_in_the_middle_of_an_answer(lane: Lane, demo_models: Path) -
     lost = lane.ask("r1")
     assert isinstance(lost, Failed)
     assert lost.error.code == "device.lost"
-    assert isinstance(lane.events[-1], ModelFailed)
+    # Who asks again at once knows to load it first.
+    assert [type(event) for event in lane.events[-2:]] == [ModelFailed, Failed]
     assert isinstance(lane.load(demo_models / DEMO_CHAT), ModelLoaded)
     assert isinstance(lane.ask("r2"), Finished)
 

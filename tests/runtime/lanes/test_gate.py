@@ -37,7 +37,7 @@ def test_nothing_of_a_lane_that_was_given_up_gets_out() -> None:
     del events[:]
     error = DeviceStalledError("Stuck.").info
     assert gate.shut(error) == ["g"]
-    assert events == [Failed("g", error), ModelFailed("m", error)]
+    assert events == [ModelFailed("m", error), Failed("g", error)]
     gate.post(TextDelta("g", "late"))
     assert gate.shut(error) == []
     assert not gate.expect(ask)

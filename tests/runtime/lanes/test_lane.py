@@ -214,7 +214,7 @@ def test_a_service_whose_steps_all_fail_ends_and_everything_it_owes_is_answered(
     lane.run()
     error = NetworkError("Broken.").info
     assert events[0] == Queued("g", 0, "loading")
-    assert events[1:] == [*[LaneFaulted("recording", error)] * 3, Failed("g", error), ModelFailed("m", error)]
+    assert events[1:] == [*[LaneFaulted("recording", error)] * 3, ModelFailed("m", error), Failed("g", error)]
     assert service.log[-1] == "close"
     assert lane.ended.is_set()
     assert not lane.put(ListModels())
@@ -317,7 +317,7 @@ def test_a_load_that_was_let_go_still_holds_memory_until_its_thread_has_ended() 
     assert former.gate.loading
     error = NetworkError("Cancelled.", remedy="Load it again.").info
     former.let_go(error)
-    said = [Queued("g", 0, "loading"), Failed("g", error), ModelUnloaded("m", cancelled=True)]
+    said = [Queued("g", 0, "loading"), ModelUnloaded("m", cancelled=True), Failed("g", error)]
     assert events == said
     assert not former.call.wanted
     service = Recording()
